@@ -1,0 +1,1 @@
+"""Assembles an engine from options."""

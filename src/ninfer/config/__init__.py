@@ -1,0 +1,1 @@
+"""Options and model geometry: parsed once, never changed."""

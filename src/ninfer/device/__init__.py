@@ -1,0 +1,1 @@
+"""Physics: tensors, copies, the model. Knows no request."""

@@ -1,0 +1,1 @@
+"""Requests and time: one control thread, the heartbeat, publication."""

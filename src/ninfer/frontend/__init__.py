@@ -1,0 +1,1 @@
+"""Text in, exact input out; tokens in, typed output out."""

@@ -1,0 +1,1 @@
+"""One folder an operator: contract, judged reference, routes."""

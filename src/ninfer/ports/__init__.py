@@ -1,0 +1,1 @@
+"""The seams: protocols and frozen messages, no logic."""

@@ -1,0 +1,119 @@
+"""Events of one request, from the engine towards whoever asked. Plain frozen messages (settled decision 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+from ninfer.base.errors import NInferError
+from ninfer.ports.sampling import TokenLogprobs
+
+
+class RestorePath(Enum):
+    """Where the execution began (N1)."""
+
+    ROOT = "root"
+    END = "generation_endpoint"
+    INPUT_POINT = "recovery_point"
+
+
+class FinishReason(Enum):
+    STOP = "stop"
+    """A stop token or a stop string."""
+    LENGTH = "length"
+    """The output budget or the context is used up."""
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class TokenOut:
+    """One generated token with its log-probabilities, if asked for."""
+
+    token_id: int
+    logprobs: TokenLogprobs | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """Seconds of one request. `longest_gap_s` is the longest time between two pieces of output."""
+
+    queued_s: float
+    prefill_s: float
+    ttft_s: float
+    decode_s: float
+    longest_gap_s: float
+    computed_prompt_tokens: int
+    decode_steps: int
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """prompt_tokens = cached_tokens + prompt tokens really computed for this request (USE-03)."""
+
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class LossReport:
+    """Why the restore point was no deeper (settled decision 14). Positions are token indexes of the prompt."""
+
+    deepest_token_match: int
+    deepest_point: int
+    chosen_point: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationStart:
+    """Published once, when the request has its lane and its source (N2)."""
+
+    prompt_tokens: int
+    cached_tokens: int
+    restore_path: RestorePath
+    loss: LossReport
+
+
+@dataclass(frozen=True, slots=True)
+class PrefillProgress:
+    """Prompt tokens covered so far, cached ones included; non-decreasing, ends at the prompt's length."""
+
+    covered_tokens: int
+    prompt_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class OutputDelta:
+    """Text that is decided (never half a character, never part of a possible stop string) and new tokens.
+
+    Either may be empty: a token may hold back its text, held text may be released by a later token.
+    """
+
+    text: str
+    tokens: tuple[TokenOut, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The last event of a request that ended as asked, or was cancelled."""
+
+    reason: FinishReason
+    usage: Usage
+    timings: Timings
+    stop_string: str | None = None
+    """The stop string that ended it; None for a stop token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The last event of a request that ended by an error."""
+
+    error: NInferError
+
+
+Event = GenerationStart | PrefillProgress | OutputDelta | Finished | Failed
+
+OutputSink = Callable[[Event], None]
+"""Called on the control thread; must return at once and must not raise."""

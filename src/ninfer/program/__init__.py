@@ -1,0 +1,1 @@
+"""Procedures and physical truth: ledgers, units, commits, hand-over. Torch-free."""

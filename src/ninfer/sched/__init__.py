@@ -1,0 +1,1 @@
+"""Choices about turns: queue, lanes, permits, rotation. Never sees a page."""

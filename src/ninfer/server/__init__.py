@@ -1,0 +1,1 @@
+"""Renders the one event model over HTTP. Parses no model text."""

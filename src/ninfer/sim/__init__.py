@@ -1,0 +1,1 @@
+"""A simulated device and world; ships with the code."""

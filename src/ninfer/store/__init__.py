@@ -1,0 +1,1 @@
+"""Facts: plain accounting on integers. Every class has audit()."""
