@@ -189,7 +189,7 @@ class NativeProgram(Protocol):
         ...
 
     def reserve_capture(self, sequence: Handle, capture: CaptureRequest, retires: Handle | None) -> Shortfall | None:
-        """Destination for a capture of the next prefill turn; `retires`, the record's outdated point, ends first (E2)."""
+        """Destination for a capture of the next prefill turn; `retires`, an outdated point, ends first (E2)."""
         ...
 
     def submit(self, draws: Sequence[DrawTurn], prefill: PrefillTurn | None) -> None:
