@@ -1,0 +1,51 @@
+# Every target does its own set-up in .venv. Needs make and Python >= 3.11, nothing else.
+PYTHON ?= python3
+SEED ?= 1
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check -q install -c constraints.txt
+ARGS ?=
+
+.PHONY: help demo test check fix bench conformance clean
+
+help:
+	@echo "make demo [SEED=n]  serve the bundled model and hold checked conversations through it"
+	@echo "make test           run the whole test suite"
+	@echo "make check          format, lint, types, import contracts, architecture tests"
+	@echo "make fix            format and repair what ruff can repair"
+	@echo "make bench          print the speed and memory figures"
+
+# torch first: a later requirement then finds it in place and brings no other build of it.
+$(VENV)/base.stamp: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) torch
+	$(PIP) -e ".[demo]"
+	touch $@
+
+$(VENV)/dev.stamp: $(VENV)/base.stamp
+	$(PIP) -e ".[dev]"
+	touch $@
+
+demo: $(VENV)/base.stamp
+	$(BIN)/python -m demo --seed $(SEED)
+
+test: $(VENV)/dev.stamp
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+
+check: $(VENV)/dev.stamp
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest tests/arch $(ARGS)
+
+fix: $(VENV)/dev.stamp
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/dev.stamp
+	$(BIN)/python -m bench $(ARGS)
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,7 @@
+"""`python -m ninfer` is the `ninfer` command."""
+
+from __future__ import annotations
+
+from ninfer.cli.main import main
+
+main()
