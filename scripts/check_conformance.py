@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 ID = re.compile(r"^- ([A-N]\d+) ", re.MULTILINE)
-ROW = re.compile(r"^\| ([A-N]\d+) \| ([^|]*) \| ([^|]*) \| ([^|]*) \|", re.MULTILINE)
+ROW = re.compile(r"^\| ([A-N]\d+) \|([^|\n]*)\|([^|\n]*)\|([^|\n]*)\|", re.MULTILINE)
 MILESTONES = frozenset("BCDE")
 
 
