@@ -55,6 +55,8 @@ class IntBuffer:
     def extend(self, values: Iterable[int]) -> None:
         """Add values at the end, in order."""
         fresh = values if isinstance(values, array) and values.typecode == "i" else array("i", values)
+        if not fresh:  # an empty slice assignment counts as a resize, which views forbid
+            return
         end = self._count + len(fresh)
         if end > len(self._store):
             self._grow(end)
