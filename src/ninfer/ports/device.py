@@ -30,7 +30,10 @@ class DeviceFacts:
 
 
 class UnitKind(Enum):
-    """What a unit is for. All rows of a unit share the kind."""
+    """What a unit is for. All rows of a unit share the kind.
+
+    DECODE rows feed one token each. VERIFY rows feed several: the accepted tokens of a longer run.
+    """
 
     PREFILL = "prefill"
     REPLAY = "replay"
@@ -81,7 +84,7 @@ class UnitRow:
 
 @dataclass(frozen=True, slots=True)
 class UnitBatch:
-    """Rows that run as one launch: 1-8 rows of one token (DECODE), or one row (PREFILL, REPLAY)."""
+    """Rows that run as one launch: 1-8 rows (DECODE, VERIFY), or one row (PREFILL, REPLAY)."""
 
     kind: UnitKind
     rows: tuple[UnitRow, ...]

@@ -41,8 +41,10 @@ class HandOver(Enum):
 class Prompt:
     """Exact input of one request. `tokens` may grow by committed output after the prompt; `prompt_tokens` stays.
 
-    `rope_delta`: text positions after the last media are index + rope_delta. `positions`: int32 [3 * prompt_tokens],
-    axis-major, or None when all three axes equal the index.
+    `tokens` is the ledger of the sequence: `commit_run` appends to it, nobody else does, and points keep it.
+    `execution_frontiers`: where the scan is cut, whatever is captured (D5); the frontier of each capture is one of
+    them or `prompt_tokens`. `positions`: int32 [3 * n], axis-major, for the first n <= prompt_tokens tokens, or None
+    when all three axes equal the index; beyond them every axis is index + rope_delta.
     """
 
     tokens: IntBuffer
@@ -59,9 +61,11 @@ class SourceQuote:
     """One way to start a request. Dies with the epoch (V-14).
 
     `checkpoint` None is root. `takes_over`: the history behind the point is written on by this request (else a
-    branch is made). `carried`: points of the same history at or below the frontier that ride along unchanged.
-    `retires`: points of the same history above the frontier that acceptance ends. `need`: what bind takes beyond
-    what it frees: active slot, tail copy, pages of the first unit.
+    branch is made); False although asked for means that the history has an active writer. `carried`: points of the
+    same history at or below the frontier that ride along unchanged, the source itself included when it stays.
+    `retires`: points of the same history that acceptance ends: those above the frontier, and an END (the source
+    itself, where a reader forbids a MOVE). `need`: what bind takes beyond what it frees: active slot, tail copy,
+    pages of the first unit.
     """
 
     checkpoint: Handle | None
@@ -73,6 +77,8 @@ class SourceQuote:
     need: Amounts
     copied_bytes: int
     epoch: int
+    first_unit_tokens: int = 0
+    """Prompt tokens of the first unit; 0: an exact hit, the first unit feeds the first drawn token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +111,11 @@ class PrefillTurn:
 
 @dataclass(frozen=True, slots=True)
 class DrawTurn:
-    """Draw the next token of a sequence from its tail hidden row; `decode` first feeds the last committed token."""
+    """Draw the next token of a sequence from its tail hidden row; `decode` first feeds the last committed token.
+
+    Without `decode` nothing may be pending: the prompt is done and no committed token waits to be fed. A device that
+    deals runs of several tokens leaves several pending; the next `decode` feeds them all.
+    """
 
     sequence: Handle
     decode: bool
@@ -171,13 +181,26 @@ class NativeProgram(Protocol):
     def occupancy(self) -> Occupancy: ...
 
     def quote_source(
-        self, prompt: Prompt, point: Handle | None, *, takes_over: bool, first_unit_tokens: int
+        self,
+        prompt: Prompt,
+        point: Handle | None,
+        *,
+        takes_over: bool,
+        first_unit_tokens: int,
+        gives_up_point: bool = False,
     ) -> SourceQuote | None:
-        """Verify the point exactly against the prompt (D10) and price it. None: it is not a source for this prompt."""
+        """Verify the point exactly against the prompt (D10) and price it. None: it is not a source for this prompt.
+
+        `first_unit_tokens` is cut to what the prompt has left. `gives_up_point`: where slots are too few to keep a
+        taken-over input point beside the active state, consume it (F3): MOVE instead of FORK.
+        """
         ...
 
     def bind(self, quote: SourceQuote, prompt: Prompt, lane: LaneId) -> Bound | Shortfall:
-        """Hand over and take the first unit's permit. Asserts the quote's epoch (V-14)."""
+        """Hand over and take the first unit's permit. Asserts the quote's epoch (V-14).
+
+        Without a copy to make, the sequence is in place at once; `BindDone` comes with the next poll all the same.
+        """
         ...
 
     def reserve_prefill(self, sequence: Handle, tokens: int) -> Shortfall | None:
@@ -185,11 +208,15 @@ class NativeProgram(Protocol):
         ...
 
     def reserve_decode(self, sequence: Handle) -> Shortfall | None:
-        """Permit to feed one committed token."""
+        """Permit to feed the committed tokens that are pending (one, in ordinary generation). Repeating is free."""
         ...
 
     def reserve_capture(self, sequence: Handle, capture: CaptureRequest, retires: Handle | None) -> Shortfall | None:
-        """Destination for a capture of the next prefill turn; `retires`, an outdated point, ends first (E2)."""
+        """Destination for a capture of the next prefill turn; `retires`, an outdated point, ends first (E2).
+
+        A history has one point of each kind: an input point that is carried must be named in `retires` (D1).
+        With a `Shortfall` nothing is retired. The next prefill turn uses the destination or gives it back.
+        """
         ...
 
     def submit(self, draws: Sequence[DrawTurn], prefill: PrefillTurn | None) -> None:
@@ -205,11 +232,17 @@ class NativeProgram(Protocol):
         ...
 
     def freeze_end(self, sequence: Handle) -> Handle:
-        """End the sequence; its legal execution state becomes an immutable END point (F4)."""
+        """End the sequence; its legal execution state becomes an immutable END point (F4).
+
+        The prompt must be done; a drawn run that was not committed is forgotten. Not in flight.
+        """
         ...
 
     def release(self, sequence: Handle) -> None:
-        """End the sequence without a point. Its other points survive. In flight: takes effect when it lands (L3)."""
+        """End the sequence without a point. Its other points survive. In flight: takes effect when it lands (L3).
+
+        The handle is stale at once, and nothing more is reported for it.
+        """
         ...
 
     def in_flight(self, sequence: Handle) -> bool: ...

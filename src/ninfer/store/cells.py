@@ -1,0 +1,161 @@
+"""One pool of equal cells on the device: states, references, generations, free order.
+
+Knows integers only. Does not know what a cell holds, who refers to it, or which tensor it indexes.
+Cell 0 is scratch: never given out, outside the capacity (settled decision 18).
+"""
+
+from __future__ import annotations
+
+import heapq
+from array import array
+from collections.abc import Iterable, Sequence
+from enum import IntEnum
+
+from ninfer.base.pools import Pool
+
+from .epoch import Epoch
+
+
+class CellState(IntEnum):
+    """Where a cell stands. Only LIVE content is visible to queries (V-05)."""
+
+    FREE = 0
+    RESERVED = 1
+    """Promised to one reservation, without content."""
+    FILLING = 2
+    """Owned, and the target of a copy or unit that has not landed."""
+    LIVE = 3
+
+
+TRANSITIONS: dict[CellState, frozenset[CellState]] = {
+    CellState.FREE: frozenset({CellState.RESERVED}),
+    CellState.RESERVED: frozenset({CellState.FREE, CellState.FILLING}),
+    CellState.FILLING: frozenset({CellState.LIVE, CellState.FREE}),
+    CellState.LIVE: frozenset({CellState.FREE}),
+}
+
+
+class CellPool:
+    """`capacity` cells, ids 1..capacity. The lowest free ids go first, so that histories tend to be contiguous."""
+
+    def __init__(self, pool: Pool, capacity: int, epoch: Epoch) -> None:
+        assert capacity >= 0
+        self.pool = pool
+        self.capacity = capacity
+        self._epoch = epoch
+        self._state = array("b", [CellState.FREE]) * (capacity + 1)
+        self._refs = array("i", [0]) * (capacity + 1)
+        self._generation = array("q", [0]) * (capacity + 1)
+        self._free = list(range(1, capacity + 1))
+        self._reserved_cells = 0
+        self._filling_cells = 0
+
+    @property
+    def free_cells(self) -> int:
+        """Cells that a reservation can take now."""
+        return len(self._free)
+
+    @property
+    def unfilled_cells(self) -> int:
+        """Cells taken but not yet with complete content: reserved or filling."""
+        return self._reserved_cells + self._filling_cells
+
+    def state(self, cell: int) -> CellState:
+        """State of one cell."""
+        self._check_id(cell)
+        return CellState(self._state[cell])
+
+    def refs(self, cell: int) -> int:
+        """Owners of one cell: directories, checkpoints, sequences and reader leases."""
+        self._check_id(cell)
+        return self._refs[cell]
+
+    def generation(self, cell: int) -> int:
+        """How often the cell has been freed."""
+        self._check_id(cell)
+        return self._generation[cell]
+
+    def reserve(self, count: int) -> list[int]:
+        """free -> reserved, lowest ids first. The caller has checked that there are enough."""
+        assert 0 <= count <= len(self._free), f"V-04: {count} cells of {self.pool.value} asked, {len(self._free)} free"
+        cells = [heapq.heappop(self._free) for _ in range(count)]
+        for cell in cells:
+            self._move(cell, CellState.RESERVED)
+        self._reserved_cells += count
+        self._epoch.advance()
+        return cells
+
+    def forfeit(self, cells: Sequence[int]) -> None:
+        """reserved -> free, at once (V-04)."""
+        for cell in cells:
+            assert self._state[cell] == CellState.RESERVED, f"V-01: cell {cell} is forfeited but not reserved"
+            self._return(cell)
+        self._reserved_cells -= len(cells)
+        self._epoch.advance()
+
+    def fill(self, cells: Sequence[int]) -> None:
+        """reserved -> filling; the caller becomes the one owner."""
+        for cell in cells:
+            self._move(cell, CellState.FILLING)
+            self._refs[cell] = 1
+        self._reserved_cells -= len(cells)
+        self._filling_cells += len(cells)
+        self._epoch.advance()
+
+    def publish(self, cells: Iterable[int]) -> None:
+        """filling -> live. From here on queries may see the content (V-05)."""
+        for cell in cells:
+            self._move(cell, CellState.LIVE)
+            self._filling_cells -= 1
+        self._epoch.advance()
+
+    def share(self, cell: int) -> None:
+        """One owner more. Only complete content is shared (V-05)."""
+        assert self._state[cell] == CellState.LIVE, f"V-05: cell {cell} of {self.pool.value} is shared but not live"
+        self._refs[cell] += 1
+        self._epoch.advance()
+
+    def drop(self, cell: int) -> bool:
+        """One owner less; True when that was the last one and the cell is free again."""
+        assert self._refs[cell] > 0, f"V-02: cell {cell} of {self.pool.value} has no owner to drop"
+        self._epoch.advance()
+        self._refs[cell] -= 1
+        if self._refs[cell]:
+            return False
+        if self._state[cell] == CellState.FILLING:
+            self._filling_cells -= 1
+        self._return(cell)
+        return True
+
+    def list_cells(self, state: CellState) -> list[int]:
+        """Ids in that state, ascending. For audits."""
+        return [cell for cell in range(1, self.capacity + 1) if self._state[cell] == state]
+
+    def audit(self) -> None:
+        """V-01: each cell is in one state and the states add up; references fit the state."""
+        name = self.pool.value
+        assert len(self._state) == len(self._refs) == self.capacity + 1
+        assert self._state[0] == CellState.FREE, "V-01: the scratch cell was given out"
+        assert self._refs[0] == 0, "V-02: the scratch cell has an owner"
+        counts = dict.fromkeys(CellState, 0)
+        for cell in range(1, self.capacity + 1):
+            state = CellState(self._state[cell])
+            counts[state] += 1
+            owned = state in (CellState.FILLING, CellState.LIVE)
+            assert (self._refs[cell] > 0) == owned, f"V-02: {name} cell {cell} is {state.name}, refs {self._refs[cell]}"
+        assert sorted(self._free) == self.list_cells(CellState.FREE), f"V-01: the free list of {name} differs"
+        assert counts[CellState.RESERVED] == self._reserved_cells, f"V-01: reserved cells of {name} differ"
+        assert counts[CellState.FILLING] == self._filling_cells, f"V-01: filling cells of {name} differ"
+
+    def _move(self, cell: int, state: CellState) -> None:
+        before = CellState(self._state[cell])
+        assert state in TRANSITIONS[before], f"V-01: {self.pool.value} cell {cell}: {before.name} -> {state.name}"
+        self._state[cell] = state
+
+    def _return(self, cell: int) -> None:
+        self._move(cell, CellState.FREE)
+        self._generation[cell] += 1
+        heapq.heappush(self._free, cell)
+
+    def _check_id(self, cell: int) -> None:
+        assert 1 <= cell <= self.capacity, f"{self.pool.value} has no cell {cell}"

@@ -1,0 +1,248 @@
+"""The KV directory of one history: its pages in every KV pool, and who needs them up to where.
+
+The generation endpoint, the input point and the active writer of a history share one directory, each with its own
+coverage; saving an inner point therefore copies neither KV nor a tail page (F2). Does not know tokens or states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from ninfer.base.buffers import IntBuffer
+from ninfer.base.frontier import page_of, pages_for, tail_tokens
+from ninfer.base.ids import Handle, PageId
+from ninfer.base.pools import PAGE_TOKENS, Pool
+
+from .cells import CellState
+from .epoch import Epoch
+from .pages import PagePool
+
+
+class PageTable:
+    """The pages of one history in one pool, in order of position. The last `_filling` of them have not landed."""
+
+    __slots__ = ("_filling", "entries", "pages")
+
+    def __init__(self, pages: PagePool) -> None:
+        self.pages = pages
+        self.entries = IntBuffer()
+        self._filling = 0
+
+    def append(self, pages: Sequence[PageId]) -> None:
+        """Add filling pages, owned from here on by this table."""
+        self.entries.extend(pages)
+        self._filling += len(pages)
+
+    def append_shared(self, source: PageTable, count: int) -> None:
+        """Share the first `count` pages of another table."""
+        view = source.entries.view(0, count)
+        self.pages.share_table(view)
+        self.entries.extend(view)
+
+    def publish(self) -> None:
+        """The unit or copy that filled the newest pages has landed."""
+        if self._filling:
+            count = len(self.entries)
+            self.pages.publish(self.entries.view(count - self._filling, count))
+            self._filling = 0
+
+    def trim(self, count: int) -> None:
+        """Drop the pages beyond the first `count`."""
+        have = len(self.entries)
+        if count < have:
+            self.pages.drop_table(self.entries.view(count, have))
+            self.entries.truncate(count)
+            self._filling = max(0, self._filling - (have - count))
+
+    def replace_last(self, page: PageId) -> None:
+        """The copy of a shared tail page takes its place; the shared one loses this owner."""
+        last = self.entries[len(self.entries) - 1]
+        self.entries.truncate(len(self.entries) - 1)
+        self.entries.append(page)
+        self.pages.publish([page])
+        self.pages.drop(last)
+
+    def audit(self, page_count: int) -> None:
+        """As many pages as the directory says; exactly the last `_filling` are unfinished."""
+        assert len(self.entries) == page_count, f"V-06: {len(self.entries)} pages in the table, {page_count} expected"
+        first_filling = page_count - self._filling
+        for index, page in enumerate(self.entries):
+            wanted = CellState.LIVE if index < first_filling else CellState.FILLING
+            assert self.pages.state(page) is wanted, f"V-05: page {page} at {index} is not {wanted.name}"
+
+
+class KvDirectory:
+    """Pages and coverage of one history. At most one writer; what others can see is immutable (V-09)."""
+
+    __slots__ = ("_epoch", "_holders", "_reach_tokens", "_writer_frontier", "serial", "tables")
+
+    def __init__(self, pools: Mapping[Pool, PagePool], serial: int, epoch: Epoch) -> None:
+        self.serial = serial
+        self.tables = {pool: PageTable(pages) for pool, pages in pools.items()}
+        self._epoch = epoch
+        self._holders: dict[Handle, int] = {}
+        self._writer_frontier: int | None = None
+        self._reach_tokens = 0
+
+    @property
+    def has_writer(self) -> bool:
+        """Whether an active sequence writes this history."""
+        return self._writer_frontier is not None
+
+    @property
+    def is_unheld(self) -> bool:
+        """Nobody needs this history any more."""
+        return self._writer_frontier is None and not self._holders
+
+    @property
+    def page_count(self) -> int:
+        """Pages in each table."""
+        return pages_for(self._reach_tokens)
+
+    def coverage_tokens(self, leaving: frozenset[Handle] = frozenset(), writer_frontier: int | None = None) -> int:
+        """The largest coverage somebody needs, once the points in `leaving` are gone and a writer has come."""
+        coverage = max((tokens for point, tokens in self._holders.items() if point not in leaving), default=0)
+        return max(coverage, self._writer_frontier or 0, writer_frontier or 0)
+
+    def list_holders(self) -> list[tuple[int, Handle]]:
+        """Points of this history with their coverage, shallowest first."""
+        return sorted((tokens, point) for point, tokens in self._holders.items())
+
+    def hold(self, point: Handle, tokens: int) -> None:
+        """A point needs the first `tokens` tokens. Only landed content may be promised (V-05, V-06)."""
+        assert point not in self._holders
+        assert 0 < tokens <= self.coverage_tokens(), f"V-06: coverage of {tokens} tokens was never computed"
+        self._holders[point] = tokens
+        self._epoch.advance()
+
+    def leave(self, point: Handle) -> None:
+        """A point ends; pages that only it needed are dropped. With a writer there are none: it is never behind."""
+        del self._holders[point]
+        self._epoch.advance()
+        if self._writer_frontier is None:
+            self._trim()
+
+    def open_writer(self, frontier: int) -> None:
+        """A sequence writes on from `frontier`; every point that stays lies at or below it (V-09)."""
+        assert self._writer_frontier is None, "V-09: the history has a writer"
+        assert frontier <= self.coverage_tokens() or not self._holders, "V-06: the writer starts beyond the coverage"
+        assert all(tokens <= frontier for tokens in self._holders.values()), "V-09: the writer starts below a point"
+        self._writer_frontier = frontier
+        self._reach_tokens = max(self._reach_tokens, frontier)
+        self._epoch.advance()
+        self._trim()
+
+    def close_writer(self) -> None:
+        """The sequence ended; what no point covers is dropped."""
+        assert self._writer_frontier is not None, "V-09: the history has no writer"
+        self._writer_frontier = None
+        self._epoch.advance()
+        self._trim()
+
+    def need_pages(self, tokens: int) -> int:
+        """Pages each table lacks to cover [0, tokens)."""
+        return max(0, pages_for(tokens) - self.page_count)
+
+    def grow(self, tokens: int, fresh: Mapping[Pool, Sequence[PageId]]) -> None:
+        """Cover [0, tokens) for a unit, with filling pages for what is missing. The writable part is not shared."""
+        assert self._writer_frontier is not None, "V-09: only the writer grows a history"
+        if tail_tokens(self._writer_frontier):
+            index = page_of(self._writer_frontier)
+            for table in self.tables.values():
+                refs = table.pages.refs(table.entries[index])
+                assert refs == 1, f"V-09: the unit would write page {table.entries[index]}, which {refs} owners see"
+        for pool, table in self.tables.items():
+            if pool in fresh:
+                table.append(fresh[pool])
+        self._reach_tokens = max(self._reach_tokens, tokens)
+
+    def commit(self, frontier: int) -> None:
+        """The unit landed: [0, frontier) is complete."""
+        assert self._writer_frontier is not None, "V-09: only the writer commits"
+        assert self._writer_frontier <= frontier <= self._reach_tokens
+        self._writer_frontier = frontier
+        for table in self.tables.values():
+            table.publish()
+        self._trim()
+
+    def list_shared_tails(self, frontier: int) -> list[tuple[Pool, PageId]]:
+        """Partly filled pages at `frontier` that other owners see: a writer must copy them first (F2)."""
+        if not tail_tokens(frontier):
+            return []
+        index = page_of(frontier)
+        tails = ((pool, table, PageId(table.entries[index])) for pool, table in self.tables.items())
+        return [(pool, page) for pool, table, page in tails if table.pages.refs(page) > 1]
+
+    def list_tails(self, frontier: int) -> list[tuple[Pool, PageId]]:
+        """Partly filled pages at `frontier`, shared or not."""
+        if not tail_tokens(frontier):
+            return []
+        index = page_of(frontier)
+        return [(pool, PageId(table.entries[index])) for pool, table in self.tables.items()]
+
+    def tables_above(self, tokens: int) -> dict[Pool, memoryview]:
+        """Views of the pages that coverage of only `tokens` tokens would not need."""
+        keep = min(pages_for(tokens), self.page_count)
+        return {pool: table.entries.view(keep) for pool, table in self.tables.items()}
+
+    def audit(self) -> None:
+        """Tables, coverage and reach agree (V-06, V-09)."""
+        for table in self.tables.values():
+            table.audit(self.page_count)
+        coverage = self.coverage_tokens()
+        assert coverage <= self._reach_tokens, "V-06: coverage beyond the pages"
+        if self._writer_frontier is None:
+            assert pages_for(coverage) == self.page_count, "V-06: pages nobody covers"
+        else:
+            assert all(tokens <= self._writer_frontier for tokens in self._holders.values()), "V-09: a point is ahead"
+
+    def _trim(self) -> None:
+        keep = self.coverage_tokens()
+        if keep < self._reach_tokens:
+            for table in self.tables.values():
+                table.trim(pages_for(keep))
+            self._reach_tokens = keep
+
+
+class Directories:
+    """All histories of one Program, in order of creation."""
+
+    def __init__(self, pools: Mapping[Pool, PagePool], epoch: Epoch) -> None:
+        self._pools = dict(pools)
+        self._epoch = epoch
+        self._next_serial = 0
+        self._open: dict[int, KvDirectory] = {}
+
+    def __iter__(self) -> Iterator[KvDirectory]:
+        return iter(list(self._open.values()))
+
+    def open(self) -> KvDirectory:
+        """A history without pages."""
+        directory = KvDirectory(self._pools, self._next_serial, self._epoch)
+        self._open[directory.serial] = directory
+        self._next_serial += 1
+        self._epoch.advance()
+        return directory
+
+    def fork(self, source: KvDirectory, frontier: int, tails: Mapping[Pool, PageId]) -> KvDirectory:
+        """A branch at `frontier`: full pages are shared, `tails` are the filling copies of the partly filled ones."""
+        assert frontier <= source.coverage_tokens(), "V-06: the branch point was never computed"
+        child = self.open()
+        for pool, table in child.tables.items():
+            table.append_shared(source.tables[pool], frontier // PAGE_TOKENS)
+            if pool in tails:
+                table.append([tails[pool]])
+        child.open_writer(frontier)
+        return child
+
+    def close_unheld(self, directory: KvDirectory) -> None:
+        """Forget a history that nobody needs."""
+        if directory.is_unheld:
+            assert directory.page_count == 0, "V-02: a history ends with pages"
+            del self._open[directory.serial]
+
+    def audit(self) -> None:
+        """Every open history is held, and sound in itself."""
+        for directory in self:
+            assert not directory.is_unheld, f"V-02: history {directory.serial} is kept by nobody"
+            directory.audit()
