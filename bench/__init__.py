@@ -1,0 +1,1 @@
+"""Speed and memory figures. `python -m bench` prints them; nothing here is a test."""
