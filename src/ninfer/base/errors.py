@@ -28,6 +28,14 @@ class Overloaded(NInferError):
     """The waiting queue is full, or the engine is draining."""
 
 
+class QueueTimeout(Overloaded):
+    """The request waited longer than `queue_timeout_s` for its first lane."""
+
+
+class RequestTimeout(NInferError):
+    """The request took longer than `request_timeout_s` in all."""
+
+
 class DeviceFailure(NInferError):
     """The device reported an error; the engine cannot go on with its contents."""
 

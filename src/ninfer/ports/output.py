@@ -45,6 +45,10 @@ class Timings:
     longest_gap_s: float
     computed_prompt_tokens: int
     decode_steps: int
+    pauses: int = 0
+    replayed_tokens: int = 0
+    """Committed tokens computed again after a pause; never part of the prompt tokens computed (SCHED-12)."""
+    paused_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +108,8 @@ class Finished:
     timings: Timings
     stop_string: str | None = None
     """The stop string that ended it; None for a stop token."""
+    stop_token: int | None = None
+    """The stop token that ended it: part of the usage, in no `OutputDelta`."""
 
 
 @dataclass(frozen=True, slots=True)
