@@ -1,0 +1,222 @@
+"""ResourceManager: private records, the prefix index, source choice and reclaim, behind one facade (B4).
+
+Keeps no physical ledger: room, needs and releases are asked of Program each time. Nothing here knows time or lanes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ninfer.base.ids import Handle, Ticket
+from ninfer.base.outcome import Shortfall
+from ninfer.base.pools import PAGE_TOKENS, Amounts, Pool
+from ninfer.ports.native import Bound, NativeProgram
+from ninfer.ports.output import LossReport
+
+from .continuation import Continuation, History
+from .index import PrefixIndex
+from .reclaim import Ranked, Right, Standing, find_reused, rank_actions
+from .sources import CostModel, Source, SourceAsk, rank_sources
+
+MATCHED_RECORDS = 64
+"""How many records, the most recently used first, a loss report compares with."""
+
+
+@dataclass(frozen=True, slots=True)
+class CacheFacts:
+    """Records and points kept now."""
+
+    records: int
+    points: int
+    branches: int
+
+
+class ResourceManager:
+    """Records of all histories. Engine-thread only."""
+
+    def __init__(self, program: NativeProgram, costs: CostModel | None = None, *, keeps_points: bool = True) -> None:
+        self._program = program
+        self._costs = costs or CostModel()
+        self._keeps = keeps_points
+        self._index = PrefixIndex()
+        self._records: dict[int, Continuation] = {}
+        self._owners: dict[Handle, Continuation] = {}
+        self._serials = 0
+        self._orders = 0
+
+    @property
+    def keeps_points(self) -> bool:
+        """False: nothing is kept for later requests."""
+        return self._keeps
+
+    def list_sources(self, ask: SourceAsk) -> list[Source]:
+        """Verified ways to start, best first, root among them. Valid until anything changes (V-14)."""
+        return rank_sources(ask, self._list_candidates(ask), lambda point, at: self._quote(ask, point, at), self._costs)
+
+    def adopt(
+        self, source: Source, bound: Bound, history: History, ticket: Ticket, *, own_resume: bool
+    ) -> Continuation:
+        """Record that `ticket` starts from `source`. Returns the record it writes from now on."""
+        for point in bound.consumed:
+            self._forget(point)
+        record = source.record
+        if record is not None and not own_resume:
+            record.adoptions += 1
+            record.last_used = self._next_order()
+        if record is None or not source.quote.takes_over:
+            adopted = source.record is not None and not own_resume
+            record = self._open_record(history, adoptions=int(adopted))
+        assert record.user is None, "one writer a history (V-09)"
+        record.user = ticket
+        record.history = history
+        return record
+
+    def publish_input_point(self, record: Continuation, point: Handle, frontier: int) -> None:
+        """A capture of `record`'s user was kept."""
+        record.publish_input_point(point, frontier)
+        self._publish(record, point, frontier)
+
+    def publish_end(self, record: Continuation, point: Handle, frontier: int) -> None:
+        """The user of `record` ended with a generation endpoint."""
+        record.publish_end(point, frontier)
+        self._publish(record, point, frontier)
+        self.vacate(record)
+
+    def vacate(self, record: Continuation) -> None:
+        """The user of `record` left; without points the record goes as well."""
+        record.user = None
+        self._drop_if_empty(record)
+
+    def retire(self, point: Handle) -> None:
+        """Program ended a point (an outdated input point before a capture)."""
+        self._forget(point)
+
+    def reclaim(self, shortfall: Shortfall, right: Right, keep: frozenset[Handle] = frozenset(), gain: int = 0) -> bool:
+        """End optional points until the gap is closed. False: it cannot be closed (a capture then deletes nothing).
+
+        `keep`: points that must stay (the own source). `gain`: tokens of added coverage, the budget of a capture (I9).
+        """
+        if right is Right.CAPTURE and not self._may_replace(shortfall, keep, gain):
+            return False
+        gap = shortfall.gap
+        while gap > 0:
+            ranked = self._rank(shortfall.pool, keep)
+            if not ranked:
+                return False
+            gap -= self._delete(ranked[0])[shortfall.pool]
+        return True
+
+    def explain(self, history: History, limit: int, source: Source) -> LossReport:
+        """Why `source` was not deeper (settled decision 14). Ask before it is adopted."""
+        recent = sorted(self._records.values(), key=lambda record: -record.last_used)[:MATCHED_RECORDS]
+        matches = (record.history.match(history.tokens, history.digests) for record in recent)
+        chosen = source.quote.frontier
+        deepest_point = max(chosen, next((frontier for _, frontier in self._find_exact(history, limit)), 0))
+        deepest_match = min(limit, max(matches, default=0))
+        return LossReport(
+            deepest_token_match=max(deepest_match, deepest_point),
+            deepest_point=deepest_point,
+            chosen_point=chosen,
+            reason=_reason(deepest_match, deepest_point, chosen),
+        )
+
+    def facts(self) -> CacheFacts:
+        """What is kept now."""
+        return CacheFacts(len(self._records), len(self._index), self._index.branches)
+
+    def audit(self) -> None:
+        """Records, owners and index agree, and no empty record is kept (V-02, C5)."""
+        self._index.audit()
+        counted = {point: record.serial for record in self._records.values() for point in record.frontiers}
+        assert counted == {point: record.serial for point, record in self._owners.items()}, "owners differ (V-02)"
+        assert len(counted) == len(self._index), "index and records differ (V-02)"
+        for record in self._records.values():
+            assert not record.is_empty, "an empty record was kept (C5)"
+            named = {point for point in (record.end, record.input_point) if point is not None}
+            assert named == set(record.frontiers), "a record holds an unnamed point (D1)"
+            assert all(self._program.point_frontier(p) == at for p, at in record.frontiers.items()), "frontier (V-06)"
+
+    def _list_candidates(self, ask: SourceAsk) -> Iterator[tuple[Handle | None, int]]:
+        if self._keeps:
+            yield from self._index.find(ask.digests, ask.limit)
+        yield None, 0
+
+    def _quote(self, ask: SourceAsk, point: Handle | None, frontier: int) -> Source | None:
+        record = self._owners[point] if point is not None else None
+        quote = self._program.quote_source(
+            ask.prompt,
+            point,
+            takes_over=record is not None and record.user is None,
+            first_unit_tokens=ask.first_unit_end(frontier) - frontier,
+        )
+        if quote is None:
+            return None
+        cost_s = self._costs.restore_s(quote.copied_bytes, ask.limit - quote.frontier)
+        return Source(quote, record, cost_s)
+
+    def _find_exact(self, history: History, limit: int) -> Iterator[tuple[Handle, int]]:
+        for point, frontier in self._index.find(history.digests, limit):
+            if self._owners[point].history.match(history.tokens, history.digests) >= frontier:
+                yield point, frontier
+
+    def _may_replace(self, shortfall: Shortfall, keep: frozenset[Handle], gain: int) -> bool:
+        """A capture takes only what its gain exceeds, and only if that closes the gap."""
+        gap, lost = shortfall.gap, 0
+        for ranked in self._rank(shortfall.pool, keep):
+            if ranked.standing is not Standing.ORDINARY:
+                break
+            lost += ranked.loss_tokens
+            if lost >= gain:
+                return False
+            gap -= ranked.useful
+            if gap <= 0:
+                return True
+        return False
+
+    def _rank(self, pool: Pool, keep: frozenset[Handle]) -> list[Ranked]:
+        capacity = self._program.occupancy().capacity[Pool.STATE]
+        reused = find_reused(self._records.values(), capacity)
+        return rank_actions(self._program.list_delete_actions(pool), pool, self._owners, reused, keep)
+
+    def _delete(self, ranked: Ranked) -> Amounts:
+        freed = self._program.delete(ranked.action)
+        for point in ranked.action.points:
+            self._forget(point)
+        return freed
+
+    def _open_record(self, history: History, *, adoptions: int) -> Continuation:
+        self._serials += 1
+        record = Continuation(self._serials, history, adoptions=adoptions, last_used=self._next_order())
+        self._records[record.serial] = record
+        return record
+
+    def _publish(self, record: Continuation, point: Handle, frontier: int) -> None:
+        record.publication_order = record.last_used = self._next_order()
+        history = record.history
+        if history.digests.pages < frontier // PAGE_TOKENS:
+            history.digests.extend_to(history.tokens, frontier)
+        self._owners[point] = record
+        self._index.publish(point, history.digests, frontier)
+
+    def _forget(self, point: Handle) -> None:
+        record = self._owners.pop(point)
+        self._index.retire(point)
+        record.retire(point)
+        self._drop_if_empty(record)
+
+    def _drop_if_empty(self, record: Continuation) -> None:
+        if record.is_empty:
+            self._records.pop(record.serial, None)
+
+    def _next_order(self) -> int:
+        self._orders += 1
+        return self._orders
+
+
+def _reason(deepest_match: int, deepest_point: int, chosen: int) -> str:
+    if chosen < deepest_point:
+        return "cheaper_source_chosen"
+    if chosen >= deepest_match:
+        return "none"
+    return "no_point_at_match"
