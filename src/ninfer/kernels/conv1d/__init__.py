@@ -1,0 +1,49 @@
+"""Operator `conv1d`: causal depthwise convolution over a sequence that arrives in parts, then silu.
+
+Formula: y[t, c] = silu(sum_{i < K} w[i, c] * m[t - (K - 1) + i, c]); m before the first token of the call are the
+columns kept in the read slot, zeros for the empty state.
+Shapes: m [T, C] (scan, one sequence) or [B, C] (step, one token of B sequences); weight [K, C], tap K - 1 is the
+current token; columns [slots, K - 1, C], oldest first (a view of the StateImages of one layer).
+Dtypes: m and columns in the model's dtype, weight and y in FP32 (FP64 for FP64).
+State written: the write slot gets the last K - 1 raw columns; a cut at offset n with a slot gets those after n tokens.
+Aliasing: read and write slot may be equal; else the read slot is left as it is. Slots of different rows of a step
+are different.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn.functional import silu
+
+
+def conv_scan(
+    m: Tensor,
+    weight: Tensor,
+    columns: Tensor,
+    read_slot: int | None,
+    write_slot: int,
+    cuts: Sequence[tuple[int, int | None]] = (),
+) -> Tensor:
+    """One sequence, T tokens -> [T, C] in weight's dtype. `cuts`: (offset, slot)."""
+    taps, tokens = weight.shape[0], m.shape[0]
+    before = columns.new_zeros(columns.shape[1:]) if read_slot is None else columns[read_slot]
+    window = torch.cat([before, m])
+    for offset, slot in cuts:
+        if slot is not None:
+            columns[slot].copy_(window[offset : offset + taps - 1])
+    columns[write_slot].copy_(window[tokens:])
+    wide = window.to(weight.dtype)
+    out = wide[:tokens] * weight[0]
+    for tap in range(1, taps):
+        out.addcmul_(wide[tap : tap + tokens], weight[tap])
+    return silu(out, inplace=True)
+
+
+def conv_step(m: Tensor, weight: Tensor, columns: Tensor, read_slots: Tensor, write_slots: Tensor) -> Tensor:
+    """One token of B sequences -> [B, C] in weight's dtype. Slots are int64 [B]."""
+    window = torch.cat([columns.index_select(0, read_slots), m.unsqueeze(1)], 1)
+    columns.index_copy_(0, write_slots, window[:, 1:])
+    return silu((window * weight).sum(1), inplace=True)

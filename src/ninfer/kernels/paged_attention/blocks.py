@@ -1,0 +1,46 @@
+"""Index arithmetic over a KV pool seen as blocks [pages * layers * 2 * Hk, 64, D] or rows [.. * 64, D]."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+PAGE_TOKENS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class PoolShape:
+    """`page_blocks`: blocks of one page; `layer_blocks`: blocks of one layer in a page, keys first."""
+
+    page_blocks: int
+    layer_blocks: int
+    kv_heads: int
+
+    @staticmethod
+    def of(pool: Tensor) -> PoolShape:
+        _, layers, two, kv_heads, tokens, _ = pool.shape
+        assert two == 2
+        assert tokens == PAGE_TOKENS
+        return PoolShape(layers * 2 * kv_heads, 2 * kv_heads, kv_heads)
+
+
+def as_blocks(pool: Tensor) -> Tensor:
+    """[pages, layers, 2, Hk, 64, D] -> [blocks, 64, D], same memory."""
+    return pool.view(-1, pool.shape[-2], pool.shape[-1])
+
+
+def write_tokens(pool: Tensor, layer: int, shape: PoolShape, rows: Tensor, k: Tensor, v: Tensor) -> None:
+    """Put k, v [N, Hk, D] at pool rows; `rows` int64 [N * Hk] are those of layer 0's keys."""
+    flat = pool.view(-1, pool.shape[-1])
+    here = rows + layer * shape.layer_blocks * PAGE_TOKENS
+    flat.index_copy_(0, here, k.reshape(-1, k.shape[-1]))
+    flat.index_copy_(0, here + shape.kv_heads * PAGE_TOKENS, v.reshape(-1, v.shape[-1]))
+
+
+def token_rows(page_ids: Tensor, inside: Tensor, shape: PoolShape) -> Tensor:
+    """Rows of layer 0's keys of N tokens: page ids int64 [N], place in the page int64 [N] -> int64 [N * Hk]."""
+    heads = torch.arange(shape.kv_heads)
+    first = page_ids.mul(shape.page_blocks).unsqueeze(1) + heads
+    return first.mul_(PAGE_TOKENS).add_(inside.unsqueeze(1)).flatten()

@@ -1,0 +1,65 @@
+"""One token of each of B sequences with different lengths."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+from .blocks import PAGE_TOKENS, PoolShape, as_blocks, token_rows, write_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class DecodePages:
+    """Where the new token of each row goes and what it may see. Lengths include the new token."""
+
+    shape: PoolShape
+    longest: int
+    short_rows: tuple[tuple[int, int], ...]
+    """(row, length) of the rows shorter than `longest`."""
+    rows: Tensor
+    """int64 [B * Hk]: rows of layer 0's keys to write."""
+    blocks: Tensor
+    """int64 [2 * B * Hk * pages]: blocks of layer 0 to gather; short rows are filled up with the scratch page."""
+    mask: Tensor | None
+    """Additive [B, 1, 1, longest]; None when all rows are equally long."""
+
+
+def plan_decode(pool: Tensor, page_ids: Sequence[Tensor], lengths: Sequence[int]) -> DecodePages:
+    """page_ids: per row int64 [>= pages of its length]."""
+    shape = PoolShape.of(pool)
+    longest = max(lengths)
+    pages = -(-longest // PAGE_TOKENS)
+    table = torch.zeros(len(lengths), pages, dtype=torch.long)
+    for row, (ids, length) in enumerate(zip(page_ids, lengths, strict=True)):
+        used = -(-length // PAGE_TOKENS)
+        table[row, :used] = ids[:used]
+    last = torch.tensor([length - 1 for length in lengths])
+    tails = table.gather(1, (last // PAGE_TOKENS).unsqueeze(1)).squeeze(1)
+    rows = token_rows(tails, last % PAGE_TOKENS, shape)
+    sides = torch.arange(shape.layer_blocks).view(2, 1, shape.kv_heads, 1)
+    blocks = (table.mul_(shape.page_blocks).unsqueeze(1) + sides).flatten()
+    short = tuple((row, length) for row, length in enumerate(lengths) if length < longest)
+    mask = None
+    if short:
+        mask = torch.zeros(len(lengths), 1, 1, longest, dtype=pool.dtype)
+        for row, length in short:
+            mask[row, :, :, length:] = float("-inf")
+    return DecodePages(shape, longest, short, rows, blocks, mask)
+
+
+def attend_decode(q: Tensor, k: Tensor, v: Tensor, pool: Tensor, layer: int, where: DecodePages) -> Tensor:
+    """q [B, Hq, D], k, v [B, Hk, D] -> [B, Hq, D]; writes k, v into their pages."""
+    shape = where.shape
+    write_tokens(pool, layer, shape, where.rows, k, v)
+    blocks = as_blocks(pool).index_select(0, where.blocks + layer * shape.layer_blocks)
+    batch, heads, width = q.shape
+    both = blocks.view(2, batch, shape.kv_heads, -1, width)
+    for row, length in where.short_rows:
+        both[:, row, :, length:] = 0  # 0 * NaN is NaN: what lies past a row's end must not meet a zero weight
+    keys, values = both[:, :, :, : where.longest]
+    queries = q.view(batch, shape.kv_heads, heads // shape.kv_heads, width)
+    return scaled_dot_product_attention(queries, keys, values, attn_mask=where.mask).view(batch, heads, width)

@@ -1,0 +1,53 @@
+"""The Gated DeltaNet mixer: projections, causal convolution, delta rule, gated norm."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from ninfer.config.geometry import GdnGeometry
+from ninfer.kernels.conv1d import conv_scan, conv_step
+from ninfer.kernels.gated_delta import delta_inputs, delta_scan, delta_step
+from ninfer.kernels.linear import DenseWeight, add_linear_, linear
+from ninfer.kernels.rmsnorm import rmsnorm_gated
+
+from .passes import Memory, Pass, PrefillPass
+
+
+@dataclass(frozen=True, slots=True)
+class GatedDelta:
+    """Weights of one layer; `layer` is its index among the layers that keep recurrent state.
+
+    `in_proj` rows: q | k | v channels, z (output gate), b (update strength), a (decay). Small weights are FP32
+    (FP64 for FP64): `conv` [taps, channels], `decay_rate` = -exp(A_log) [Hv], `dt_bias` [Hv], `multiplier` [Dv].
+    """
+
+    geometry: GdnGeometry
+    layer: int
+    in_proj: DenseWeight
+    out_proj: DenseWeight
+    conv: Tensor
+    decay_rate: Tensor
+    dt_bias: Tensor
+    multiplier: Tensor
+    unit_scales: Tensor
+    eps: float
+
+    def add_to_(self, x: Tensor, h: Tensor, run: Pass, memory: Memory) -> None:
+        """x [N, H] += mixer(h [N, H]); state and convolution columns go from read slot to write slot."""
+        shape, rows = self.geometry, h.shape[0]
+        states, columns = memory.states.recurrent[:, self.layer], memory.states.conv[:, self.layer]
+        sizes = [shape.conv_channels, shape.value_width, shape.value_heads, shape.value_heads]
+        m, z, b, a = linear(h, self.in_proj).split(sizes, -1)
+        if isinstance(run, PrefillPass):
+            mixed = conv_scan(m, self.conv, columns, run.read_slot, run.write_slot, run.cuts)
+        else:
+            mixed = conv_step(m, self.conv, columns, run.read_slots, run.write_slots)
+        inputs = delta_inputs(mixed, b, a, self.decay_rate, self.dt_bias, self.unit_scales, shape.key_dim)
+        if isinstance(run, PrefillPass):
+            out = delta_scan(inputs, states, run.read_slot, run.write_slot, run.cuts)
+        else:
+            out = delta_step(inputs, states, run.read_slots, run.write_slots)
+        gated = rmsnorm_gated(out, z.view(out.shape), self.multiplier, self.eps)
+        add_linear_(x, gated.view(rows, -1), self.out_proj)

@@ -1,0 +1,75 @@
+"""The text model: embedding, layer stack, final norm, head. One forward for decode batches and prefill chunks.
+
+Knows the order of operations. Does not know which sequence a row belongs to, and computes no logits on its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ninfer.config.geometry import ModelGeometry
+from ninfer.kernels.linear import DenseWeight, linear
+from ninfer.kernels.rmsnorm import rmsnorm
+from ninfer.kernels.rope import Rotary, RotaryTables, rotary_tables
+
+from .attention import Attention
+from .gated_delta import GatedDelta
+from .mlp import DenseMlp
+from .moe import SparseMlp
+from .passes import Memory, Pass
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One decoder layer; the multipliers are 1 + w of its two norms."""
+
+    mixer: Attention | GatedDelta
+    mlp: DenseMlp | SparseMlp
+    mixer_multiplier: Tensor
+    mlp_multiplier: Tensor
+    eps: float
+
+    def add_to_(self, x: Tensor, run: Pass, memory: Memory) -> None:
+        """Advance the residual x [N, H] in place."""
+        self.mixer.add_to_(x, rmsnorm(x, self.mixer_multiplier, self.eps), run, memory)
+        self.mlp.add_to_(x, rmsnorm(x, self.mlp_multiplier, self.eps))
+
+
+@dataclass(frozen=True, slots=True)
+class HybridModel:
+    """All weights of the text model, in one numeric format; norms and the recurrence's own weights in FP32 or wider."""
+
+    geometry: ModelGeometry
+    dtype: torch.dtype
+    embedding: Tensor
+    """[V, H]; with a tied head a view of the head's memory."""
+    layers: Sequence[Layer]
+    final_multiplier: Tensor
+    head: DenseWeight
+    rotary: Rotary
+
+    def embed(self, token_ids: Tensor) -> Tensor:
+        """int [N] -> a fresh residual [N, H]."""
+        return self.embedding.index_select(0, token_ids)
+
+    def rotary_tables(self, positions: Tensor) -> RotaryTables:
+        """int [3, N] -> tables for one pass."""
+        return rotary_tables(positions, self.rotary)
+
+    def forward(
+        self, x: Tensor, run: Pass, memory: Memory, on_layer: Callable[[int, Tensor], None] | None = None
+    ) -> Tensor:
+        """Residual x [N, H], consumed -> final-normed hidden rows [N, H]. `on_layer` sees x after each layer."""
+        for index, layer in enumerate(self.layers):
+            layer.add_to_(x, run, memory)
+            if on_layer is not None:
+                on_layer(index, x)
+        return rmsnorm(x, self.final_multiplier, self.geometry.norm_eps)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Final-normed rows [N, H] -> [N, V]."""
+        return linear(hidden, self.head)

@@ -1,0 +1,55 @@
+"""What one forward pass reads and writes besides weights: rotary tables, pages, state slots.
+
+Knows slots and pages as numbers, and where one StateImage keeps what. Knows no sequence and no request.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from ninfer.kernels.paged_attention import DecodePages, PrefillPages
+from ninfer.kernels.rope import RotaryTables
+
+
+@dataclass(frozen=True, slots=True)
+class StateViews:
+    """Views of all StateImages. `recurrent` [slots, linear layers, Hv, Dk, Dv] FP32 (FP64 for FP64), `conv`
+    [slots, linear layers, taps - 1, channels] and `tail` [slots, H] in the model's dtype."""
+
+    recurrent: Tensor
+    conv: Tensor
+    tail: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Everything a pass may write. `kv`: [pages, layers, 2, Hk, 64, D] of the pool the pass runs on."""
+
+    kv: Tensor
+    states: StateViews
+
+
+@dataclass(frozen=True, slots=True)
+class PrefillPass:
+    """T tokens of one sequence. `cuts`: (offset, slot), rising; `read_slot` None: the empty state."""
+
+    rotary: RotaryTables
+    pages: PrefillPages
+    read_slot: int | None
+    write_slot: int
+    cuts: tuple[tuple[int, int | None], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DecodePass:
+    """One token of each of B sequences. Slots: int64 [B]."""
+
+    rotary: RotaryTables
+    pages: DecodePages
+    read_slots: Tensor
+    write_slots: Tensor
+
+
+Pass = PrefillPass | DecodePass
