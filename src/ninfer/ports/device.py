@@ -54,11 +54,15 @@ class StateCut:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingOverride:
-    """Rows [start, start + count) of the unit's row take prepared media rows instead of token embeddings."""
+    """Rows [start, start + count) of the unit's row take prepared media rows instead of token embeddings.
+
+    `first`: the media row that `start` takes; not 0 where a chunk begins inside the media.
+    """
 
     start: int
     count: int
     media: int
+    first: int = 0
 
 
 @dataclass(frozen=True, slots=True)
