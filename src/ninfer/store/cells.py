@@ -45,6 +45,7 @@ class CellPool:
         self._epoch = epoch
         self._state = array("b", [CellState.FREE]) * (capacity + 1)
         self._refs = array("i", [0]) * (capacity + 1)
+        self._readers = array("i", [0]) * (capacity + 1)
         self._generation = array("q", [0]) * (capacity + 1)
         self._free = list(range(1, capacity + 1))
         self._reserved_cells = 0
@@ -69,6 +70,11 @@ class CellPool:
         """Owners of one cell: directories, checkpoints, sequences and reader leases."""
         self._check_id(cell)
         return self._refs[cell]
+
+    def readers(self, cell: int) -> int:
+        """Reader leases on one cell; each of them is also a reference."""
+        self._check_id(cell)
+        return self._readers[cell]
 
     def generation(self, cell: int) -> int:
         """How often the cell has been freed."""
@@ -115,11 +121,25 @@ class CellPool:
         self._refs[cell] += 1
         self._epoch.advance()
 
+    def lease(self, cell: int) -> None:
+        """One reader more (V-03)."""
+        self.share(cell)
+        self._readers[cell] += 1
+
+    def end_lease(self, cell: int) -> None:
+        """One reader less."""
+        assert self._readers[cell] > 0, f"V-03: cell {cell} of {self.pool.value} has no reader"
+        self._readers[cell] -= 1
+        self.drop(cell)
+
     def drop(self, cell: int) -> bool:
         """One owner less; True when that was the last one and the cell is free again."""
         assert self._refs[cell] > 0, f"V-02: cell {cell} of {self.pool.value} has no owner to drop"
         self._epoch.advance()
         self._refs[cell] -= 1
+        assert self._refs[cell] >= self._readers[cell], (
+            f"V-03: cell {cell} of {self.pool.value} is dropped by an owner too many"
+        )
         if self._refs[cell]:
             return False
         if self._state[cell] == CellState.FILLING:
@@ -141,6 +161,7 @@ class CellPool:
         for cell in range(1, self.capacity + 1):
             state = CellState(self._state[cell])
             counts[state] += 1
+            assert 0 <= self._readers[cell] <= self._refs[cell], f"V-03: {name} cell {cell} has more readers than refs"
             owned = state in (CellState.FILLING, CellState.LIVE)
             assert (self._refs[cell] > 0) == owned, f"V-02: {name} cell {cell} is {state.name}, refs {self._refs[cell]}"
         assert sorted(self._free) == self.list_cells(CellState.FREE), f"V-01: the free list of {name} differs"

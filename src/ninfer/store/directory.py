@@ -144,13 +144,17 @@ class KvDirectory:
         return max(0, pages_for(tokens) - self.page_count)
 
     def grow(self, tokens: int, fresh: Mapping[Pool, Sequence[PageId]]) -> None:
-        """Cover [0, tokens) for a unit, with filling pages for what is missing. The writable part is not shared."""
+        """Cover [0, tokens) for a unit, with filling pages for what is missing. The writable part is not shared.
+
+        A reader on the tail page is no obstacle: points lie at or below the writer, so it reads what is not written.
+        """
         assert self._writer_frontier is not None, "V-09: only the writer grows a history"
         if tail_tokens(self._writer_frontier):
             index = page_of(self._writer_frontier)
             for table in self.tables.values():
-                refs = table.pages.refs(table.entries[index])
-                assert refs == 1, f"V-09: the unit would write page {table.entries[index]}, which {refs} owners see"
+                page = table.entries[index]
+                owners = table.pages.refs(page) - table.pages.readers(page)
+                assert owners == 1, f"V-09: the unit would write page {page}, which {owners} owners see"
         for pool, table in self.tables.items():
             if pool in fresh:
                 table.append(fresh[pool])
@@ -166,7 +170,7 @@ class KvDirectory:
         self._trim()
 
     def list_shared_tails(self, frontier: int) -> list[tuple[Pool, PageId]]:
-        """Partly filled pages at `frontier` that other owners see: a writer must copy them first (F2)."""
+        """Partly filled pages at `frontier` that others own or read: a writer that comes copies them first (F2)."""
         if not tail_tokens(frontier):
             return []
         index = page_of(frontier)

@@ -1,7 +1,7 @@
 """Reader leases: who reads which slot and pages until a unit or copy has landed (B7, V-03).
 
 A lease owns a reference of each cell it protects: the replica outlives its checkpoint until the reader is done.
-Whoever would write in place or delete asks `is_read` first.
+The pools count readers apart from owners, so that whoever would write in place or delete can ask.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from ninfer.base.ids import Handle, PageId, SlotId
 from ninfer.base.pools import Pool
 
+from .cells import CellPool
 from .handles import HandleTable
 from .pages import PagePool
 from .slots import SlotPool
@@ -30,31 +31,22 @@ class ReaderLeases:
         self._slots = slots
         self._pages = dict(pages)
         self._open: HandleTable[_Lease] = HandleTable()
-        self._slot_readers: dict[SlotId, int] = {}
 
     def acquire(self, slot: SlotId | None = None, pages: Sequence[tuple[Pool, PageId]] = ()) -> Handle:
         """Protect a slot and pages. Only complete replicas are read (V-05)."""
         if slot is not None:
-            self._slots.share(slot)
-            self._slot_readers[slot] = self._slot_readers.get(slot, 0) + 1
+            self._slots.lease(slot)
         for pool, page in pages:
-            self._pages[pool].share(page)
+            self._pages[pool].lease(page)
         return self._open.insert(_Lease(slot, tuple(pages)))
 
     def release(self, lease: Handle) -> None:
         """The reader is done; cells that nobody else owns are free."""
         ended = self._open.remove(lease)
         if ended.slot is not None:
-            self._slots.drop(ended.slot)
-            self._slot_readers[ended.slot] -= 1
-            if not self._slot_readers[ended.slot]:
-                del self._slot_readers[ended.slot]
+            self._slots.end_lease(ended.slot)
         for pool, page in ended.pages:
-            self._pages[pool].drop(page)
-
-    def is_read(self, slot: SlotId) -> bool:
-        """Whether some reader is on the slot."""
-        return slot in self._slot_readers
+            self._pages[pool].end_lease(page)
 
     def list_open(self) -> list[Handle]:
         """Open leases. For audits: each has an owner above."""
@@ -70,10 +62,13 @@ class ReaderLeases:
         return cells
 
     def audit(self) -> None:
-        """Readers per slot equal the open leases on it (V-02, V-03)."""
+        """Readers of each cell equal the open leases on it (V-03)."""
         self._open.audit()
-        counts: dict[int, int] = {}
-        for pool, cell in self.list_cells():
-            if pool is Pool.STATE:
-                counts[cell] = counts.get(cell, 0) + 1
-        assert counts == self._slot_readers, "V-03: readers per slot differ from the open leases"
+        counts: dict[tuple[Pool, int], int] = {}
+        for leased in self.list_cells():
+            counts[leased] = counts.get(leased, 0) + 1
+        pools: dict[Pool, CellPool] = {Pool.STATE: self._slots, **self._pages}
+        for pool, cells in pools.items():
+            for cell in range(1, cells.capacity + 1):
+                counted = counts.get((pool, cell), 0)
+                assert cells.readers(cell) == counted, f"V-03: {pool.value} cell {cell} has {counted} readers"

@@ -1,0 +1,123 @@
+"""Work under way: which completion belongs to which sequences, and what its landing commits.
+
+Completions may come late and in any order; a sequence has landed when all of its own have come. A released sequence is
+settled like any other and then ended, so that no late write meets a cell that was given away (L3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Sequence as Rows
+from dataclasses import dataclass
+from typing import assert_never
+
+from ninfer.base.ids import LaneId, TransferId, UnitId
+from ninfer.ports.device import Completion, CopyDone, SamplesDone, UnitDone
+from ninfer.ports.native import BindDone, PrefillDone, Progress, RunDone
+from ninfer.store.stores import ContextStores
+
+from .bind import land_tails
+from .capture import forfeit_destination, land_capture
+from .sequence import Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class UnitFlight:
+    """Rows of one unit and where each of them ends."""
+
+    rows: tuple[tuple[Sequence, int], ...]
+    is_prefill: bool
+
+
+class Flights:
+    """Everything submitted and not landed."""
+
+    def __init__(self, stores: ContextStores, end_released: Callable[[Sequence], None]) -> None:
+        self._stores = stores
+        self._end_released = end_released
+        self._copies: dict[TransferId, Sequence] = {}
+        self._units: dict[UnitId, UnitFlight] = {}
+        self._samples: dict[UnitId, dict[LaneId, Sequence]] = {}
+        self._bound: list[Sequence] = []
+
+    def add_bind(self, sequence: Sequence, transfer: TransferId | None) -> None:
+        """A bind, with its copies under way or none."""
+        if transfer is None:
+            self._bound.append(sequence)
+        else:
+            self._copies[transfer] = sequence
+
+    def add_unit(self, unit: UnitId, flight: UnitFlight) -> None:
+        """A forward pass."""
+        for sequence, _ in flight.rows:
+            sequence.outstanding += 1
+        self._units[unit] = flight
+
+    def add_samples(self, unit: UnitId, sequences: Rows[Sequence]) -> None:
+        """Draws, one a lane."""
+        for sequence in sequences:
+            sequence.outstanding += 1
+        self._samples[unit] = {sequence.lane: sequence for sequence in sequences}
+
+    def land(self, completions: Rows[Completion]) -> list[Progress]:
+        """Commit what has landed; returns what callers should know, in order of landing."""
+        progress: list[Progress] = [BindDone(sequence.handle) for sequence in self._bound if not sequence.is_released]
+        self._bound.clear()
+        for completion in completions:
+            match completion:
+                case CopyDone(transfer):
+                    progress += self._land_copies(self._copies.pop(transfer))
+                case UnitDone(unit):
+                    progress += self._land_unit(self._units.pop(unit))
+                case SamplesDone():
+                    progress += self._land_samples(completion)
+                case _:
+                    assert_never(completion)
+        return progress
+
+    def _land_copies(self, sequence: Sequence) -> list[Progress]:
+        land_tails(self._stores, sequence)
+        self._settle(sequence)
+        return [] if sequence.is_released else [BindDone(sequence.handle)]
+
+    def _land_unit(self, flight: UnitFlight) -> list[Progress]:
+        progress: list[Progress] = []
+        for sequence, stop in flight.rows:
+            self._commit_row(sequence, stop)
+            if sequence.is_released:
+                forfeit_destination(self._stores, sequence)
+            elif flight.is_prefill:
+                captured = land_capture(self._stores, sequence)
+                progress.append(PrefillDone(sequence.handle, stop, captured))
+            progress += self._settle(sequence)
+        return progress
+
+    def _land_samples(self, done: SamplesDone) -> list[Progress]:
+        progress: list[Progress] = []
+        waiting = self._samples.pop(done.unit)
+        for run in done.runs:
+            sequence = waiting.pop(run.lane)
+            sequence.run = run
+            progress += self._settle(sequence)
+        assert not waiting, "a lane asked for a token and got none"
+        return progress
+
+    def _commit_row(self, sequence: Sequence, stop: int) -> None:
+        sequence.directory.commit(stop)
+        sequence.ledger.advance(stop)
+        if not sequence.slot_is_live:
+            self._stores.slots.publish([sequence.slot])
+            sequence.slot_is_live = True
+        if sequence.source is not None:
+            self._stores.leases.release(sequence.source.lease)
+            sequence.source = None
+
+    def _settle(self, sequence: Sequence) -> list[Progress]:
+        """One completion less to come; a drawn run is reported once its unit has landed too."""
+        sequence.outstanding -= 1
+        if sequence.outstanding:
+            return []
+        if sequence.is_released:
+            self._end_released(sequence)
+            return []
+        return [] if sequence.run is None else [RunDone(sequence.handle, sequence.run)]

@@ -1,0 +1,51 @@
+"""Permits: pages for the next unit only, taken before it runs and given back as soon as it has what it needs (A4, C6).
+
+Knows how far a unit reaches. Does not know the order of asking or whom to make room for.
+"""
+
+from __future__ import annotations
+
+from ninfer.base.outcome import Shortfall
+from ninfer.base.pools import Amounts, Pool
+from ninfer.store.stores import ContextStores
+
+from .sequence import Sequence
+
+
+def amounts_of_pages(stores: ContextStores, pages: int, *, slots: int = 0) -> Amounts:
+    """The same number of pages in every KV pool of the device, and slots."""
+    return Amounts.of({Pool.STATE: slots, **dict.fromkeys(stores.pages, pages)})
+
+
+def reserve_coverage(stores: ContextStores, sequence: Sequence, tokens: int) -> Shortfall | None:
+    """Make the permit cover [0, tokens), in all KV pools or in none (V-04)."""
+    need_pages = sequence.directory.need_pages(tokens)
+    if not need_pages:
+        return None
+    if sequence.permit is None:
+        outcome = stores.reservations.reserve(amounts_of_pages(stores, need_pages))
+        if isinstance(outcome, Shortfall):
+            return outcome
+        sequence.permit = outcome
+        return None
+    permit = sequence.permit
+    missing = {pool: max(0, need_pages - stores.reservations.held(permit, pool)) for pool in stores.pages}
+    return stores.reservations.extend(permit, Amounts.of(missing)) if any(missing.values()) else None
+
+
+def spend_coverage(stores: ContextStores, sequence: Sequence, tokens: int) -> None:
+    """Give the unit the pages it needs to cover [0, tokens); the rest of the permit returns at once (V-04)."""
+    need_pages = sequence.directory.need_pages(tokens)
+    assert not need_pages or sequence.permit is not None, "C6: a unit without a permit"
+    fresh = {}
+    if need_pages and sequence.permit is not None:
+        fresh = {pool: stores.reservations.take_pages(sequence.permit, pool, need_pages) for pool in stores.pages}
+    sequence.directory.grow(tokens, fresh)
+    forfeit_permit(stores, sequence)
+
+
+def forfeit_permit(stores: ContextStores, sequence: Sequence) -> None:
+    """Give the whole permit back, if there is one."""
+    if sequence.permit is not None:
+        stores.reservations.forfeit(sequence.permit)
+        sequence.permit = None

@@ -1,0 +1,225 @@
+"""The Native Program: model ledger, restore points and resources of one device, behind `ports.native`.
+
+Composes the procedures; owns the stores and the sequences. Knows no request, no policy, no tensor. One control thread
+calls it (B8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Rows
+
+from ninfer.base.ids import Handle, LaneId
+from ninfer.base.outcome import Shortfall
+from ninfer.base.pools import Amounts, Pool
+from ninfer.ports.device import Device, UnitBatch, UnitKind
+from ninfer.ports.native import (
+    Bound,
+    CaptureRequest,
+    DeleteAction,
+    DrawTurn,
+    Occupancy,
+    PointKind,
+    PrefillTurn,
+    Progress,
+    Prompt,
+    SourceQuote,
+)
+from ninfer.store.audit import audit_stores
+from ninfer.store.checkpoints import Checkpoint
+from ninfer.store.handles import HandleTable
+from ninfer.store.stores import ContextStores
+
+from .actions import delete_points, list_actions
+from .bind import bind_source
+from .capture import forfeit_destination, identity_at, reserve_destination, spend_destination
+from .flights import Flights, UnitFlight
+from .permits import forfeit_permit, reserve_coverage, spend_coverage
+from .quotes import quote_point, quote_root
+from .sequence import Sequence
+from .units import cuts_between, decode_stop, sample_row, unit_row
+
+
+class Program:
+    """Implements `NativeProgram` over the stores, on any `Device`."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._stores = ContextStores(device.facts)
+        self._sequences: HandleTable[Sequence] = HandleTable()
+        self._released: list[Sequence] = []
+        self._flights = Flights(self._stores, self._end_released)
+
+    def occupancy(self) -> Occupancy:
+        """Real occupancy, per pool."""
+        return Occupancy(self._stores.capacity(), self._stores.free(), self._stores.unfilled())
+
+    def quote_source(
+        self,
+        prompt: Prompt,
+        point: Handle | None,
+        *,
+        takes_over: bool,
+        first_unit_tokens: int,
+        gives_up_point: bool = False,
+    ) -> SourceQuote | None:
+        """Verify and price one way to start; None when the point does not serve this prompt (D10, G4)."""
+        if point is None:
+            return quote_root(self._stores, prompt, first_unit_tokens)
+        return quote_point(
+            self._stores,
+            self._device.facts.page_bytes,
+            prompt,
+            point,
+            takes_over=takes_over,
+            first_unit_tokens=first_unit_tokens,
+            gives_up_point=gives_up_point,
+        )
+
+    def bind(self, quote: SourceQuote, prompt: Prompt, lane: LaneId) -> Bound | Shortfall:
+        """Hand the source over and take the first unit's permit, or change nothing (G4, V-14)."""
+        outcome = bind_source(self._stores, self._device, self._sequences, quote, prompt, lane)
+        if isinstance(outcome, Shortfall):
+            return outcome
+        sequence, transfer, consumed = outcome
+        self._flights.add_bind(sequence, transfer)
+        return Bound(sequence.handle, quote.frontier, quote.carried, consumed)
+
+    def reserve_prefill(self, sequence: Handle, tokens: int) -> Shortfall | None:
+        """Permit for the next `tokens` prompt tokens (A4)."""
+        target = self._sequences[sequence]
+        stop = target.ledger.execution_frontier + tokens
+        assert tokens > 0, "C6: an empty unit"
+        assert stop <= target.prompt.prompt_tokens, "C6: the unit runs past the prompt"
+        return reserve_coverage(self._stores, target, stop)
+
+    def reserve_decode(self, sequence: Handle) -> Shortfall | None:
+        """Permit to feed what is pending, or the token that the next draw will commit (A4)."""
+        target = self._sequences[sequence]
+        assert target.ledger.prompt_is_done, "C6: decode before the prompt is done"
+        return reserve_coverage(self._stores, target, decode_stop(target))
+
+    def reserve_capture(self, sequence: Handle, capture: CaptureRequest, retires: Handle | None) -> Shortfall | None:
+        """Destination for a capture of the next prefill turn (E2)."""
+        target = self._sequences[sequence]
+        assert not target.outstanding, "E2: a capture is prepared before its unit is under way"
+        return reserve_destination(self._stores, target, capture, retires)
+
+    def submit(self, draws: Rows[DrawTurn], prefill: PrefillTurn | None) -> None:
+        """Run permitted turns: feeds as one batch, then all draws, then the prefill chunk."""
+        rows = [(self._sequences[turn.sequence], turn) for turn in draws]
+        for sequence, _ in rows:
+            assert not sequence.outstanding, "a sequence runs one turn at a time"
+            assert sequence.ledger.prompt_is_done, "V-08: a draw before the prompt is done"
+        feeding = [sequence for sequence, turn in rows if turn.decode]
+        if feeding:
+            self._submit_decode(feeding)
+        if rows:
+            for sequence, turn in rows:
+                assert turn.decode or not sequence.ledger.pending_tokens, "V-08: a draw past a token that was not fed"
+                sequence.run = None
+            unit = self._device.submit_sampling([sample_row(sequence, turn) for sequence, turn in rows])
+            self._flights.add_samples(unit, [sequence for sequence, _ in rows])
+        if prefill is not None:
+            self._submit_prefill(prefill)
+
+    def poll(self) -> list[Progress]:
+        """Commit what has landed and say so."""
+        return self._flights.land(self._device.poll())
+
+    def commit_run(self, sequence: Handle, accepted: int) -> None:
+        """Append the accepted prefix of the last run. None of it has been fed, so state and KV need no folding."""
+        target = self._sequences[sequence]
+        assert not target.outstanding
+        assert target.run is not None, "there is no run to commit"
+        assert 0 <= accepted <= len(target.run.token_ids)
+        target.ledger.commit(target.run.token_ids[:accepted])
+        target.run = None
+
+    def freeze_end(self, sequence: Handle) -> Handle:
+        """The legal execution state becomes the END point of its history (F4)."""
+        target = self._sequences[sequence]
+        assert not target.outstanding, "F4: a sequence is frozen between units"
+        assert target.ledger.prompt_is_done, "V-11: a chunk end is no restore point"
+        self._sequences.remove(sequence)
+        forfeit_permit(self._stores, target)
+        forfeit_destination(self._stores, target)
+        slot = target.slot
+        if target.source is not None:  # an exact hit that fed nothing: its state is still the source's (D9)
+            slot = target.source.slot
+            self._stores.slots.share(slot)
+            self._stores.slots.drop(target.slot)
+            self._stores.leases.release(target.source.lease)
+        identity = identity_at(target, target.ledger.execution_frontier)
+        end = self._stores.checkpoints.publish(Checkpoint(identity, slot, target.directory, PointKind.END))
+        target.directory.close_writer()
+        return end
+
+    def release(self, sequence: Handle) -> None:
+        """End the sequence without a point; with work under way, when that has landed (L3)."""
+        target = self._sequences.remove(sequence)
+        target.is_released = True
+        if target.outstanding:
+            self._released.append(target)
+        else:
+            self._end(target)
+
+    def in_flight(self, sequence: Handle) -> bool:
+        """Whether work of this sequence is still under way."""
+        return self._sequences[sequence].outstanding > 0
+
+    def point_frontier(self, point: Handle) -> int:
+        """Tokens of which the point is the state."""
+        return self._stores.checkpoints[point].frontier
+
+    def list_delete_actions(self, pool: Pool) -> list[DeleteAction]:
+        """Finite ways to free something of `pool` by ending points (B7)."""
+        return list_actions(self._stores, pool)
+
+    def delete(self, action: DeleteAction) -> Amounts:
+        """End the points of the action; returns what became free."""
+        return delete_points(self._stores, action)
+
+    def audit(self) -> None:
+        """Recount everything from the owners up (V-01, V-02)."""
+        self._sequences.audit()
+        living = [sequence for _, sequence in self._sequences.items()] + self._released
+        audit_stores(self._stores, [sequence.owned() for sequence in living])
+
+    def _submit_decode(self, feeding: list[Sequence]) -> None:
+        rows = []
+        for sequence in feeding:
+            assert sequence.ledger.pending_tokens, "V-08: there is no committed token to feed"
+            stop = sequence.ledger.ledger_frontier
+            spend_coverage(self._stores, sequence, stop)
+            rows.append((sequence, stop))
+        is_plain = all(sequence.ledger.pending_tokens == 1 for sequence in feeding)
+        kind = UnitKind.DECODE if is_plain else UnitKind.VERIFY
+        batch = UnitBatch(kind, tuple(unit_row(sequence, stop) for sequence, stop in rows))
+        self._flights.add_unit(self._device.submit_unit(batch), UnitFlight(tuple(rows), is_prefill=False))
+
+    def _submit_prefill(self, turn: PrefillTurn) -> None:
+        sequence = self._sequences[turn.sequence]
+        assert not sequence.outstanding, "a sequence runs one turn at a time"
+        start = sequence.ledger.execution_frontier
+        stop = start + turn.tokens
+        assert start < stop <= sequence.prompt.prompt_tokens, "C6: the unit runs past the prompt"
+        spend_coverage(self._stores, sequence, stop)
+        spend_destination(self._stores, sequence, turn.capture)
+        if turn.capture is not None:
+            assert start < turn.capture.frontier <= stop, "E2: the capture is not in this chunk"
+        row = unit_row(sequence, stop, cuts_between(sequence, start, stop))
+        batch = UnitBatch(UnitKind.REPLAY if turn.replay else UnitKind.PREFILL, (row,))
+        self._flights.add_unit(self._device.submit_unit(batch), UnitFlight(((sequence, stop),), is_prefill=True))
+
+    def _end_released(self, sequence: Sequence) -> None:
+        self._released.remove(sequence)
+        self._end(sequence)
+
+    def _end(self, sequence: Sequence) -> None:
+        forfeit_permit(self._stores, sequence)
+        forfeit_destination(self._stores, sequence)
+        if sequence.source is not None:
+            self._stores.leases.release(sequence.source.lease)
+        self._stores.slots.drop(sequence.slot)
+        sequence.directory.close_writer()
+        self._stores.directories.close_unheld(sequence.directory)

@@ -1,0 +1,147 @@
+"""Read-only answers about sources: does this point serve this prompt, how is it handed over, what does it take (G4).
+
+Changes nothing. Every quote carries the epoch that made it (V-14).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from ninfer.base.frontier import pages_for
+from ninfer.base.ids import Handle
+from ninfer.base.pools import PAGE_TOKENS, ZERO, Amounts, Pool
+from ninfer.ports.native import HandOver, PointKind, Prompt, SourceQuote
+from ninfer.store.checkpoints import Checkpoint
+from ninfer.store.stores import ContextStores
+
+from .permits import amounts_of_pages
+
+
+@dataclass(frozen=True, slots=True)
+class HandOverCost:
+    """What a hand-over takes from the pools and what it frees in the same act. `copied_pages`: tail copies a pool."""
+
+    takes: Amounts
+    frees: Amounts
+    copied_pages: dict[Pool, int]
+
+    @property
+    def need(self) -> Amounts:
+        """What must be free beforehand, pool by pool."""
+        return Amounts.of({pool: max(0, self.takes[pool] - self.frees[pool]) for pool in Pool})
+
+
+def quote_root(stores: ContextStores, prompt: Prompt, first_unit_tokens: int) -> SourceQuote:
+    """Start from nothing; always possible in principle."""
+    tokens = min(first_unit_tokens, prompt.prompt_tokens)
+    assert tokens > 0, "a root source computes at least one prompt token"
+    return SourceQuote(
+        checkpoint=None,
+        frontier=0,
+        hand_over=HandOver.ROOT,
+        takes_over=False,
+        carried=(),
+        retires=(),
+        need=amounts_of_pages(stores, pages_for(tokens), slots=1),
+        copied_bytes=0,
+        epoch=stores.epoch.value,
+        first_unit_tokens=tokens,
+    )
+
+
+def quote_point(
+    stores: ContextStores,
+    page_bytes: dict[Pool, int],
+    prompt: Prompt,
+    point: Handle,
+    *,
+    takes_over: bool,
+    first_unit_tokens: int,
+    gives_up_point: bool,
+) -> SourceQuote | None:
+    """Verify and price one point. None: tokens, media or identity differ, or it lies beyond the prompt (D10)."""
+    checkpoint = stores.checkpoints[point]
+    if checkpoint.frontier > prompt.prompt_tokens:
+        return None
+    if not checkpoint.identity.is_prefix_of(prompt.tokens, prompt.execution_identity, prompt.media):
+        return None
+    takes_over = takes_over and not checkpoint.directory.has_writer
+    hand_over = HandOver.FORK
+    carried: tuple[Handle, ...] = ()
+    retires: tuple[Handle, ...] = ()
+    if takes_over:
+        hand_over = _choose_hand_over(stores, checkpoint, gives_up_point=gives_up_point)
+        moved = point if hand_over is HandOver.MOVE else None
+        carried, retires = _sort_points(stores, checkpoint, moved)
+    quote = SourceQuote(
+        checkpoint=point,
+        frontier=checkpoint.frontier,
+        hand_over=hand_over,
+        takes_over=takes_over,
+        carried=carried,
+        retires=retires,
+        need=ZERO,
+        copied_bytes=0,
+        epoch=stores.epoch.value,
+        first_unit_tokens=min(first_unit_tokens, prompt.prompt_tokens - checkpoint.frontier),
+    )
+    return _with_cost(stores, page_bytes, prompt, quote)
+
+
+def cost_of(stores: ContextStores, prompt: Prompt, quote: SourceQuote) -> HandOverCost:
+    """Slots and pages a hand-over takes and frees: active slot, tail copies, growth of the first unit (G4)."""
+    frontier = quote.frontier
+    stop_pages = pages_for(first_unit_stop(prompt, quote))
+    slots = 0 if quote.hand_over is HandOver.MOVE else 1
+    if quote.checkpoint is None:
+        return HandOverCost(amounts_of_pages(stores, stop_pages, slots=slots), ZERO, {})
+    directory = stores.checkpoints[quote.checkpoint].directory
+    if not quote.takes_over:  # full pages are shared; the tail copy is the first of the pages taken
+        tails = [pool for pool, _ in directory.list_tails(frontier)]
+        takes = amounts_of_pages(stores, stop_pages - frontier // PAGE_TOKENS, slots=slots)
+        return HandOverCost(takes, ZERO, dict.fromkeys(tails, 1))
+    tails = [pool for pool, _ in directory.list_shared_tails(frontier)]
+    growth = amounts_of_pages(stores, stop_pages - pages_for(frontier), slots=slots)
+    takes = growth + Amounts.of(dict.fromkeys(tails, 1))
+    frees = stores.checkpoints.count_freed(quote.retires, {directory.serial: frontier})
+    return HandOverCost(takes, frees, dict.fromkeys(tails, 1))
+
+
+def first_unit_stop(prompt: Prompt, quote: SourceQuote) -> int:
+    """Tokens the first unit covers; after an exact hit it feeds the drawn token, or what Replay left pending."""
+    if quote.first_unit_tokens:
+        return quote.frontier + quote.first_unit_tokens
+    return max(quote.frontier + 1, len(prompt.tokens))
+
+
+def _choose_hand_over(stores: ContextStores, checkpoint: Checkpoint, *, gives_up_point: bool) -> HandOver:
+    """Move only what nobody else owns or reads (F3); an input point stays unless it is given up."""
+    exclusive = stores.slots.refs(checkpoint.slot) == 1
+    match checkpoint.kind:
+        case PointKind.END:
+            return HandOver.MOVE if exclusive else HandOver.FORK
+        case PointKind.INPUT_POINT:
+            return HandOver.MOVE if exclusive and gives_up_point else HandOver.FORK
+        case _:
+            assert_never(checkpoint.kind)
+
+
+def _sort_points(
+    stores: ContextStores, source: Checkpoint, moved: Handle | None
+) -> tuple[tuple[Handle, ...], tuple[Handle, ...]]:
+    """Points of the history that ride along, shallowest first, and those that end, deepest first."""
+    carried: list[Handle] = []
+    retires: list[Handle] = []
+    for frontier, point in source.directory.list_holders():
+        if point == moved:
+            continue
+        ends = frontier > source.frontier or stores.checkpoints[point].kind is PointKind.END
+        (retires if ends else carried).append(point)
+    return tuple(carried), tuple(reversed(retires))
+
+
+def _with_cost(stores: ContextStores, page_bytes: dict[Pool, int], prompt: Prompt, quote: SourceQuote) -> SourceQuote:
+    cost = cost_of(stores, prompt, quote)
+    copied_bytes = sum(page_bytes[pool] * pages for pool, pages in cost.copied_pages.items())
+    return replace(quote, need=cost.need, copied_bytes=copied_bytes)

@@ -1,0 +1,86 @@
+"""What Program holds for one bound request: its ledger, its history, its slot, and what it has under way.
+
+Plain record. The procedures that change it live in bind, permits, capture, flights and program.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ninfer.base.ids import Handle, LaneId, PageId, SlotId
+from ninfer.base.pools import Pool
+from ninfer.ports.device import RunResult
+from ninfer.ports.native import CaptureRequest, Prompt
+from ninfer.store.audit import Owned
+from ninfer.store.directory import KvDirectory
+
+from .ledger import Ledger
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRead:
+    """A Fork before its first unit has landed: the state is still the source's, under a reader lease."""
+
+    slot: SlotId
+    lease: Handle
+
+
+@dataclass(frozen=True, slots=True)
+class TailCopies:
+    """Copies of partly filled pages under way. `replaces`: they take the tail's place in the table once landed."""
+
+    lease: Handle
+    pages: tuple[tuple[Pool, PageId], ...]
+    replaces: bool
+
+
+@dataclass(slots=True)
+class PendingCapture:
+    """A capture with its destination: reserved, then (`slot`) being written by the unit in flight."""
+
+    request: CaptureRequest
+    reservation: Handle | None
+    slot: SlotId | None = None
+
+
+@dataclass(slots=True)
+class Sequence:
+    """`slot`: the active slot; its content is complete once `slot_is_live`. `outstanding`: completions to come."""
+
+    lane: LaneId
+    prompt: Prompt
+    ledger: Ledger
+    directory: KvDirectory
+    slot: SlotId
+    slot_is_live: bool
+    handle: Handle
+    source: SourceRead | None = None
+    tails: TailCopies | None = None
+    permit: Handle | None = None
+    capture: PendingCapture | None = None
+    run: RunResult | None = None
+    outstanding: int = 0
+    is_released: bool = False
+
+    @property
+    def read_slot(self) -> SlotId | None:
+        """Where the state stands now; None is the empty state."""
+        if self.source is not None:
+            return self.source.slot
+        return self.slot if self.slot_is_live else None
+
+    def owned(self) -> Owned:
+        """Everything this sequence owns directly, for the audit."""
+        slots = [self.slot]
+        reservations = [] if self.permit is None else [self.permit]
+        leases = [] if self.source is None else [self.source.lease]
+        if self.capture is not None:
+            if self.capture.slot is not None:
+                slots.append(self.capture.slot)
+            if self.capture.reservation is not None:
+                reservations.append(self.capture.reservation)
+        pages: tuple[tuple[Pool, PageId], ...] = ()
+        if self.tails is not None:
+            leases.append(self.tails.lease)
+            pages = self.tails.pages if self.tails.replaces else ()
+        return Owned(tuple(slots), pages, tuple(reservations), tuple(leases), self.directory.serial)

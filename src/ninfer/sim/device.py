@@ -1,0 +1,286 @@
+"""SimDevice: a device without tensors. Pages and slots hold symbolic contents, and every read is compared (decision 1).
+
+It knows what a real device would be given: rows, page tables, slots, copies. Work runs when it lands, in the order of
+submission, and reads its inputs only then, so that a view changed, a slot reused or a page freed too early is seen.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ninfer.base.errors import DeviceFailure
+from ninfer.base.ids import LaneId, PageId, SlotId, TransferId, UnitId
+from ninfer.base.pools import PAGE_TOKENS, Pool
+from ninfer.ports.device import (
+    Completion,
+    CopyDone,
+    DeviceFacts,
+    PageCopy,
+    RunResult,
+    SampleRow,
+    SamplesDone,
+    StateCopy,
+    UnitBatch,
+    UnitDone,
+    UnitKind,
+    UnitRow,
+)
+from ninfer.ports.sampling import TokenLogprobs
+
+from .chain import Link, draw_token
+from .script import MAX_RUN_TOKENS, Draw, Script
+
+
+@dataclass(frozen=True, slots=True)
+class SimFaults:
+    """What goes wrong, from a seed. `delay_polls`: work lands up to that many polls late.
+
+    `fail_submission`, `fail_copy`: the n-th submission or copy (from 0) ends in DeviceFailure; None: none does.
+    """
+
+    seed: int = 0
+    delay_polls: int = 0
+    fail_submission: int | None = None
+    fail_copy: int | None = None
+
+
+@dataclass(slots=True)
+class _Work:
+    """Something submitted: how many polls it still waits, and after which transfers."""
+
+    id: int
+    polls_left: int
+    job: UnitBatch | tuple[SampleRow, ...] | tuple[PageCopy | StateCopy, ...]
+    after: frozenset[int] = frozenset()
+    seen: tuple[bytes, ...] = field(default_factory=tuple)
+
+
+class SimDevice:
+    """Implements `ports.device.Device`.
+
+    `check_every`: every token of a row is compared every so many units of its lane, and whenever the lane goes on
+    from a state that it did not write itself; in between, prefill compares each page's end, and decode the tail.
+    """
+
+    def __init__(
+        self,
+        *,
+        slots: int,
+        pages: dict[Pool, int],
+        vocab_tokens: int = 1000,
+        script: Script | None = None,
+        faults: SimFaults | None = None,
+        check_every: int = 8,
+    ) -> None:
+        self.facts = DeviceFacts(
+            vocab_tokens=vocab_tokens,
+            slots=slots,
+            pages=dict(pages),
+            page_bytes=dict.fromkeys(pages, 64 * 1024),
+            state_bytes=1024 * 1024,
+        )
+        self._slots: list[Link | None] = [None] * (slots + 1)
+        self._pages: dict[Pool, list[list[Link | None]]] = {
+            pool: [[None] * PAGE_TOKENS for _ in range(count + 1)] for pool, count in pages.items()
+        }
+        self._script = script
+        self._faults = faults or SimFaults()
+        self._random = random.Random(self._faults.seed)
+        self._check_every = check_every
+        self._units_of_lane: dict[LaneId, int] = {}
+        self._last_state: dict[LaneId, Link | None] = {}
+        self._queue: deque[_Work] = deque()
+        self._copies: deque[_Work] = deque()
+        self._submissions = 0
+        self._copies_submitted = 0
+        self.fed_tokens = 0
+        """Tokens fed in all units so far: what really was computed."""
+
+    def submit_copy(self, copies: Sequence[PageCopy | StateCopy]) -> TransferId:
+        """Copies land on their own, in any order beside the units."""
+        number = self._copies_submitted
+        self._copies_submitted += 1
+        work = self._work(tuple(copies))
+        if number == self._faults.fail_copy:
+            raise DeviceFailure(f"copy {number} failed")
+        self._copies.append(work)
+        return TransferId(work.id)
+
+    def submit_unit(self, batch: UnitBatch, after: Sequence[TransferId] = ()) -> UnitId:
+        """Units and draws land in order of submission."""
+        _check_batch(batch)
+        work = self._work(batch)
+        work.after = frozenset(after)
+        work.seen = _views_of(batch)
+        self._queue.append(work)
+        return UnitId(work.id)
+
+    def submit_sampling(self, rows: Sequence[SampleRow]) -> UnitId:
+        """Draws, after every unit before."""
+        assert rows
+        work = self._work(tuple(rows))
+        self._queue.append(work)
+        return UnitId(work.id)
+
+    def poll(self) -> list[Completion]:
+        """Land what is due."""
+        done: list[Completion] = []
+        for work in list(self._copies):
+            work.polls_left -= 1
+            if work.polls_left < 0:
+                self._copies.remove(work)
+                done.append(self._land(work))
+        waiting = {work.id for work in self._copies}
+        if self._queue:
+            self._queue[0].polls_left -= 1
+        while self._queue and self._queue[0].polls_left < 0 and waiting.isdisjoint(self._queue[0].after):
+            done.append(self._land(self._queue.popleft()))
+            if self._faults.delay_polls == 0 and self._queue:
+                self._queue[0].polls_left -= 1
+        return done
+
+    def wait(self, timeout_s: float) -> None:
+        """Never blocks: time passes by polls."""
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+    def _work(self, job: UnitBatch | tuple[SampleRow, ...] | tuple[PageCopy | StateCopy, ...]) -> _Work:
+        number = self._submissions
+        self._submissions += 1
+        if number == self._faults.fail_submission:
+            raise DeviceFailure(f"submission {number} failed")
+        late = self._random.randint(0, self._faults.delay_polls) if self._faults.delay_polls else 0
+        return _Work(number, late, job)
+
+    def _land(self, work: _Work) -> Completion:
+        if isinstance(work.job, UnitBatch):
+            assert _views_of(work.job) == work.seen, "a view of a unit in flight was written"
+            for row in work.job.rows:
+                self._run_row(row, by_page=work.job.kind in (UnitKind.PREFILL, UnitKind.REPLAY))
+            return UnitDone(UnitId(work.id))
+        if isinstance(work.job[0], SampleRow):
+            rows = [row for row in work.job if isinstance(row, SampleRow)]
+            return SamplesDone(UnitId(work.id), tuple(self._draw(row) for row in rows))
+        for copy in work.job:
+            assert not isinstance(copy, SampleRow)
+            self._copy(copy)
+        return CopyDone(TransferId(work.id))
+
+    def _copy(self, copy: PageCopy | StateCopy) -> None:
+        if isinstance(copy, StateCopy):
+            self._slots[self._slot(copy.target)] = self._slots[self._slot(copy.source)]
+            return
+        pages = self._pages[copy.pool]
+        kept = pages[self._page(copy.pool, copy.source)][: copy.tokens]
+        pages[self._page(copy.pool, copy.target)] = kept + [None] * (PAGE_TOKENS - copy.tokens)
+
+    def _run_row(self, row: UnitRow, *, by_page: bool) -> None:
+        state = None if row.read_slot is None else self._slots[self._slot(row.read_slot)]
+        length = 0 if state is None else state.length
+        assert row.read_slot is None or state is not None, f"slot {row.read_slot} holds no state"
+        assert length == row.start, f"lane {row.lane}: the state is of {length} tokens, the row starts at {row.start}"
+        units = self._units_of_lane.get(row.lane, 0)
+        self._units_of_lane[row.lane] = units + 1
+        is_new = state is not self._last_state.get(row.lane)
+        self._check_pages(row, state, by_page=by_page, whole=is_new or units % self._check_every == 0)
+        kept = {cut.offset: cut.slot for cut in row.cuts if cut.slot is not None}
+        count = len(row.token_ids)
+        for offset in range(count):
+            triple = (row.positions[offset], row.positions[count + offset], row.positions[2 * count + offset])
+            state = Link(state, row.token_ids[offset], triple)
+            index = row.start + offset
+            for pool, table in row.pages.items():
+                page = self._page(pool, PageId(table[index // PAGE_TOKENS]))
+                self._pages[pool][page][index % PAGE_TOKENS] = state
+            if offset + 1 in kept:
+                self._slots[self._slot(kept[offset + 1])] = state
+        self._slots[self._slot(row.write_slot)] = state
+        self._last_state[row.lane] = state
+        self.fed_tokens += count
+
+    def _check_pages(self, row: UnitRow, state: Link | None, *, by_page: bool, whole: bool) -> None:
+        """The tail always; the end of each page, or every token, when asked."""
+        for pool, table in row.pages.items():
+            assert len(table) * PAGE_TOKENS >= row.start + len(row.token_ids), f"lane {row.lane}: too few pages"
+            assert len(set(table)) == len(table) or not whole, f"lane {row.lane}: a page stands twice in a table"
+            pages = self._pages[pool]
+            link = state
+            while link is not None:
+                index = link.length - 1
+                held = pages[self._page(pool, PageId(table[index // PAGE_TOKENS]))][index % PAGE_TOKENS]
+                assert held is link, f"lane {row.lane}: {pool.value} at {index} is {_say(held)}, not {_say(link)}"
+                if whole:
+                    link = link.parent
+                elif by_page:
+                    link = link.boundary if link.boundary is not link else link.parent and link.parent.boundary
+                else:
+                    link = None
+
+    def _draw(self, row: SampleRow) -> RunResult:
+        state = self._slots[self._slot(row.slot)]
+        assert state is not None, f"slot {row.slot} holds no hidden row"
+        assert state.length == row.position, f"lane {row.lane}: hidden row of {state.length}, drawn for {row.position}"
+        vocab_tokens = self.facts.vocab_tokens
+        ruled = draw_token(state.digest, vocab_tokens, 0.0 if row.params.temperature == 0 else row.uniform)
+        if row.mask is not None:
+            ruled = _next_allowed(ruled, row.mask, vocab_tokens)
+        run: tuple[int, ...] = (ruled,)
+        if self._script is not None:
+            run = self._script.next_run(Draw(row.lane, row.position, state.history(), ruled))
+            assert 1 <= len(run) <= MAX_RUN_TOKENS
+        logprobs = None
+        if row.logprobs is not None:
+            logprobs = tuple(_symbolic_logprobs(token, row.logprobs, vocab_tokens) for token in run)
+        return RunResult(row.lane, run, logprobs)
+
+    def _slot(self, slot: SlotId | None) -> int:
+        assert slot is not None
+        assert 1 <= slot <= self.facts.slots, f"there is no slot {slot}"
+        return slot
+
+    def _page(self, pool: Pool, page: PageId) -> int:
+        assert 1 <= page <= self.facts.pages[pool], f"{pool.value} has no page {page}"
+        return page
+
+
+def _check_batch(batch: UnitBatch) -> None:
+    writes = [row.write_slot for row in batch.rows] + [
+        cut.slot for row in batch.rows for cut in row.cuts if cut.slot is not None
+    ]
+    assert len(set(writes)) == len(writes), "two rows write one slot"
+    assert len({row.lane for row in batch.rows}) == len(batch.rows), "a lane stands twice in a unit"
+    for row in batch.rows:
+        count = len(row.token_ids)
+        assert count > 0
+        assert len(row.positions) == 3 * count
+        assert all(0 < cut.offset <= count for cut in row.cuts)
+        assert batch.kind is not UnitKind.DECODE or count == 1, "a DECODE row feeds one token"
+    assert batch.kind in (UnitKind.DECODE, UnitKind.VERIFY) or len(batch.rows) == 1, "a prefill unit has one row"
+
+
+def _views_of(batch: UnitBatch) -> tuple[bytes, ...]:
+    views = [view for row in batch.rows for view in (row.token_ids, row.positions, *row.pages.values())]
+    return tuple(view.tobytes() for view in views)
+
+
+def _next_allowed(token: int, mask: bytes, vocab_tokens: int) -> int:
+    """The first allowed id at or after `token`, round the end."""
+    for step in range(vocab_tokens):
+        candidate = (token + step) % vocab_tokens
+        if mask[candidate // 8] >> (candidate % 8) & 1:
+            return candidate
+    raise AssertionError("the mask allows nothing")
+
+
+def _symbolic_logprobs(token: int, alternatives: int, vocab_tokens: int) -> TokenLogprobs:
+    """A plausible, falling sequence that starts with the chosen token."""
+    top = tuple(((token + rank) % vocab_tokens, -0.25 - rank) for rank in range(min(alternatives, vocab_tokens)))
+    return TokenLogprobs(chosen=-0.25, top=top)
+
+
+def _say(link: Link | None) -> str:
+    return "empty" if link is None else f"token {link.token} after {link.length - 1}"
