@@ -1,0 +1,61 @@
+"""One allocation for all pools of a device, and the typed views into it."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ninfer.base.pools import PAGE_TOKENS, Pool
+from ninfer.config.geometry import ModelGeometry
+from ninfer.models.passes import Memory, StateViews
+
+from .layout import DeviceLayout
+
+TORCH_DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32, "float64": torch.float64}
+
+
+class Arena:
+    """Memory is taken but not touched: pages and slots that nobody writes cost nothing.
+
+    `images`: uint8 [slots, state_bytes], whole StateImages. `kv`: per pool [pages, layers, 2, Hk, 64, D].
+    """
+
+    def __init__(self, geometry: ModelGeometry, layout: DeviceLayout) -> None:
+        self._bytes = torch.empty(layout.arena_bytes, dtype=torch.uint8)
+        dtype = TORCH_DTYPES[layout.numeric_format]
+        states = layout.states
+        self.images = self._bytes[states.offset : states.stop].view(states.blocks, states.block_bytes)
+        self.states = _state_views(self.images, geometry, layout, dtype)
+        self.kv: dict[Pool, Tensor] = {}
+        for pool, region in layout.pools.items():
+            layers = region.block_bytes // (
+                geometry.kv_page_bytes(pool, layout.numeric_format) // _layers(pool, geometry)
+            )
+            heads, width = geometry.attention.kv_heads, geometry.attention.head_dim
+            typed = self._bytes[region.offset : region.stop].view(dtype)
+            self.kv[pool] = typed.view(region.blocks, layers, 2, heads, PAGE_TOKENS, width)
+
+    def memory(self, pool: Pool) -> Memory:
+        """What a forward pass over one KV pool may write."""
+        return Memory(self.kv[pool], self.states)
+
+    def clear_state(self, slot: int) -> None:
+        """Make a slot the empty state."""
+        self.images[slot].zero_()
+
+
+def _layers(pool: Pool, geometry: ModelGeometry) -> int:
+    return geometry.full_layers if pool is Pool.MAIN_KV else geometry.mtp_layers
+
+
+def _state_views(images: Tensor, geometry: ModelGeometry, layout: DeviceLayout, dtype: torch.dtype) -> StateViews:
+    gdn, layers, slots = geometry.gdn, geometry.linear_layers, images.shape[0]
+    fine = torch.float64 if dtype == torch.float64 else torch.float32
+    _, conv, tail, _ = geometry.state_sections(layout.numeric_format)
+    matrices = images[:, : geometry.recurrent_bytes(layout.numeric_format)].view(fine)
+    columns = images[:, conv : conv + geometry.conv_bytes(layout.numeric_format)].view(dtype)
+    return StateViews(
+        recurrent=matrices.view(slots, layers, gdn.value_heads, gdn.key_dim, gdn.value_dim),
+        conv=columns.view(slots, layers, gdn.conv_taps - 1, gdn.conv_channels),
+        tail=images[:, tail : tail + geometry.tail_hidden_bytes(layout.numeric_format)].view(dtype),
+    )
