@@ -101,7 +101,10 @@ class CaptureRequest:
 
 @dataclass(frozen=True, slots=True)
 class PrefillTurn:
-    """The next prompt tokens of one sequence, with its permit taken. `replay`: recomputes committed history."""
+    """The next prompt tokens of one sequence, with its permit taken.
+
+    `replay`: recomputes committed history; what the permit holds beyond this chunk stays reserved (C9).
+    """
 
     sequence: Handle
     tokens: int
@@ -191,7 +194,8 @@ class NativeProgram(Protocol):
     ) -> SourceQuote | None:
         """Verify the point exactly against the prompt (D10) and price it. None: it is not a source for this prompt.
 
-        `first_unit_tokens` is cut to what the prompt has left. `gives_up_point`: where slots are too few to keep a
+        `first_unit_tokens` is cut to what is committed; a resume asks for its whole rebuild and more, and the rest
+        of the permit stays reserved across Replay chunks until new work is submitted (C9). `gives_up_point`: where slots are too few to keep a
         taken-over input point beside the active state, consume it (F3): MOVE instead of FORK.
         """
         ...

@@ -36,7 +36,7 @@ def bind_source(
 ) -> tuple[Sequence, TransferId | None, tuple[Handle, ...]] | Shortfall:
     """Accept or say what is missing. Returns the sequence, its tail copies under way, and the points that ended."""
     assert quote.epoch == stores.epoch.value, f"V-14: quote of epoch {quote.epoch}, now {stores.epoch.value}"
-    cost = cost_of(stores, prompt, quote)
+    cost = cost_of(stores, quote)
     free = stores.free()
     for pool in DEVICE_POOLS:
         if cost.need[pool] > free[pool]:

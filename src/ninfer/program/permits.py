@@ -33,15 +33,19 @@ def reserve_coverage(stores: ContextStores, sequence: Sequence, tokens: int) -> 
     return stores.reservations.extend(permit, Amounts.of(missing)) if any(missing.values()) else None
 
 
-def spend_coverage(stores: ContextStores, sequence: Sequence, tokens: int) -> None:
-    """Give the unit the pages it needs to cover [0, tokens); the rest of the permit returns at once (V-04)."""
+def spend_coverage(stores: ContextStores, sequence: Sequence, tokens: int, *, keeps_rest: bool = False) -> None:
+    """Give the unit the pages it needs to cover [0, tokens); the rest of the permit returns at once (V-04).
+
+    `keeps_rest`: a Replay chunk; the full permit of a resume ends only with new work (C9).
+    """
     need_pages = sequence.directory.need_pages(tokens)
     assert not need_pages or sequence.permit is not None, "C6: a unit without a permit"
     fresh = {}
     if need_pages and sequence.permit is not None:
         fresh = {pool: stores.reservations.take_pages(sequence.permit, pool, need_pages) for pool in stores.pages}
     sequence.directory.grow(tokens, fresh)
-    forfeit_permit(stores, sequence)
+    if not keeps_rest:
+        forfeit_permit(stores, sequence)
 
 
 def forfeit_permit(stores: ContextStores, sequence: Sequence) -> None:

@@ -203,7 +203,7 @@ class Program:
         start = sequence.ledger.execution_frontier
         stop = start + turn.tokens
         assert start < stop <= sequence.prompt.prompt_tokens, "C6: the unit runs past the prompt"
-        spend_coverage(self._stores, sequence, stop)
+        spend_coverage(self._stores, sequence, stop, keeps_rest=turn.replay)
         spend_destination(self._stores, sequence, turn.capture)
         if turn.capture is not None:
             assert start < turn.capture.frontier <= stop, "E2: the capture is not in this chunk"

@@ -34,7 +34,7 @@ class HandOverCost:
 
 def quote_root(stores: ContextStores, prompt: Prompt, first_unit_tokens: int) -> SourceQuote:
     """Start from nothing; always possible in principle."""
-    tokens = min(first_unit_tokens, prompt.prompt_tokens)
+    tokens = min(first_unit_tokens, len(prompt.tokens))
     assert tokens > 0, "a root source computes at least one prompt token"
     return SourceQuote(
         checkpoint=None,
@@ -84,15 +84,15 @@ def quote_point(
         need=ZERO,
         copied_bytes=0,
         epoch=stores.epoch.value,
-        first_unit_tokens=min(first_unit_tokens, prompt.prompt_tokens - checkpoint.frontier),
+        first_unit_tokens=min(first_unit_tokens, len(prompt.tokens) - checkpoint.frontier),
     )
-    return _with_cost(stores, page_bytes, prompt, quote)
+    return _with_cost(stores, page_bytes, quote)
 
 
-def cost_of(stores: ContextStores, prompt: Prompt, quote: SourceQuote) -> HandOverCost:
+def cost_of(stores: ContextStores, quote: SourceQuote) -> HandOverCost:
     """Slots and pages a hand-over takes and frees: active slot, tail copies, growth of the first unit (G4)."""
     frontier = quote.frontier
-    stop_pages = pages_for(first_unit_stop(prompt, quote))
+    stop_pages = pages_for(first_unit_stop(quote))
     slots = 0 if quote.hand_over is HandOver.MOVE else 1
     if quote.checkpoint is None:
         return HandOverCost(amounts_of_pages(stores, stop_pages, slots=slots), ZERO, {})
@@ -108,11 +108,11 @@ def cost_of(stores: ContextStores, prompt: Prompt, quote: SourceQuote) -> HandOv
     return HandOverCost(takes, frees, dict.fromkeys(tails, 1))
 
 
-def first_unit_stop(prompt: Prompt, quote: SourceQuote) -> int:
-    """Tokens the first unit covers; after an exact hit it feeds the drawn token, or what Replay left pending."""
+def first_unit_stop(quote: SourceQuote) -> int:
+    """Tokens the first unit covers; after an exact hit it feeds the drawn token."""
     if quote.first_unit_tokens:
         return quote.frontier + quote.first_unit_tokens
-    return max(quote.frontier + 1, len(prompt.tokens))
+    return quote.frontier + 1
 
 
 def _choose_hand_over(stores: ContextStores, checkpoint: Checkpoint, *, gives_up_point: bool) -> HandOver:
@@ -141,7 +141,7 @@ def _sort_points(
     return tuple(carried), tuple(reversed(retires))
 
 
-def _with_cost(stores: ContextStores, page_bytes: dict[Pool, int], prompt: Prompt, quote: SourceQuote) -> SourceQuote:
-    cost = cost_of(stores, prompt, quote)
+def _with_cost(stores: ContextStores, page_bytes: dict[Pool, int], quote: SourceQuote) -> SourceQuote:
+    cost = cost_of(stores, quote)
     copied_bytes = sum(page_bytes[pool] * pages for pool, pages in cost.copied_pages.items())
     return replace(quote, need=cost.need, copied_bytes=copied_bytes)
