@@ -55,21 +55,34 @@ class ResourceManager:
         return rank_sources(ask, self._list_candidates(ask), lambda point, at: self._quote(ask, point, at), self._costs)
 
     def adopt(
-        self, source: Source, bound: Bound, history: History, ticket: Ticket, *, own_resume: bool
+        self,
+        source: Source,
+        bound: Bound,
+        history: History,
+        ticket: Ticket,
+        *,
+        own_resume: bool,
+        session: str | None = None,
     ) -> Continuation:
-        """Record that `ticket` starts from `source`. Returns the record it writes from now on."""
-        for point in bound.consumed:
-            self._forget(point)
-        record = source.record
-        if record is not None and not own_resume:
-            record.adoptions += 1
-            record.last_used = self._next_order()
-        if record is None or not source.quote.takes_over:
-            adopted = source.record is not None and not own_resume
-            record = self._open_record(history, adoptions=int(adopted))
+        """Record that `ticket` starts from `source`. Returns the record it writes from now on.
+
+        An own resume is no demand: it counts no adoption and refreshes nothing (H1).
+        """
+        parent = source.record
+        is_demand = parent is not None and not own_resume
+        if parent is not None and is_demand:
+            parent.adoptions += 1
+            parent.last_used = self._next_order()
+        if parent is not None and source.quote.takes_over:
+            record = parent
+        else:
+            record = self._open_record(history, adoptions=int(is_demand))
         assert record.user is None, "one writer a history (V-09)"
         record.user = ticket
         record.history = history
+        record.session = session
+        for point in bound.consumed:
+            self._forget(point)
         return record
 
     def publish_input_point(self, record: Continuation, point: Handle, frontier: int) -> None:

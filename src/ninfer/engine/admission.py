@@ -1,0 +1,186 @@
+"""From waiting to bound: fresh admission and the resume of paused requests (G1-G5, C9, J1, J5).
+
+Carries facts between the queue, the resource manager and Program; each of them decides its own part. Fresh admission
+never preempts; the oldest paused request may, when no resident is older.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from ninfer.base.errors import CapacityContractError
+from ninfer.base.ids import Handle
+from ninfer.base.outcome import Shortfall
+from ninfer.ports.native import Bound
+from ninfer.ports.output import RestorePath
+from ninfer.resource.reclaim import Right
+from ninfer.resource.sources import Source, SourceAsk
+from ninfer.sched.permits import find_victim, may_preempt
+
+from .failure import Endings
+from .pause import pause_destructively
+from .request import Phase, Request
+from .state import EngineState
+
+
+class Outcome(Enum):
+    """What came of one attempt."""
+
+    BOUND = "bound"
+    WAITS = "waits"
+    """Until a new capacity event."""
+    SOON = "soon"
+    """Until a unit in flight has landed: its owner has to give way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """The last source asked and what it lacked."""
+
+    source: Source
+    shortfall: Shortfall
+
+
+class Admission:
+    """Starts and resumes requests. At most one bind is under way (V-07)."""
+
+    def __init__(self, state: EngineState, endings: Endings) -> None:
+        self._state = state
+        self._endings = endings
+
+    def resume_paused(self) -> bool:
+        """Try the oldest paused request with its full permit. True: something changed."""
+        state = self._state
+        if state.binding is not None or state.recovering is not None:
+            return False
+        ticket = state.queue.find_paused()
+        return ticket is not None and self._try(state.requests[ticket])
+
+    def admit_fresh(self) -> bool:
+        """Try the head of the queue. True: something changed, ask again after settling."""
+        state = self._state
+        if state.binding is not None or not state.members.has_free_lane:
+            return False
+        ticket = state.queue.find_fresh()
+        return ticket is not None and self._try(state.requests[ticket])
+
+    def _try(self, request: Request) -> bool:
+        """One attempt, contained. True: the request left the queue, bound or failed."""
+        try:
+            outcome = self._attempt(request)
+            if outcome is Outcome.WAITS:
+                self._state.queue.note_failure(request.ticket)
+            return outcome is Outcome.BOUND
+        except Exception as error:
+            self._endings.contain(request, error)
+            return True
+
+    def _attempt(self, request: Request) -> Outcome:
+        """Bind from the best source that fits, with reclaim, and with preemption where it is due."""
+        while True:
+            missing = self._bind_with_reclaim(request) if self._state.members.has_free_lane else None
+            if request.phase is Phase.BINDING:
+                return Outcome.BOUND
+            victim = self._find_victim(request)
+            if victim is None:
+                alone = len(self._state.members) == 0 and not self._state.has_work_in_flight
+                return self._bind_anyhow(request) if alone and missing is not None else Outcome.WAITS
+            if victim.in_flight:
+                return Outcome.SOON
+            pause_destructively(self._state, victim)
+
+    def _bind_with_reclaim(self, request: Request) -> Missing | None:
+        """Bind from the best source, giving up optional points but never the source itself (I8)."""
+        while True:
+            source = self._state.resources.list_sources(self._make_ask(request))[0]
+            missing = self._bind(request, source)
+            if missing is None:
+                return None
+            if not self._state.resources.reclaim(missing.shortfall, Right.NECESSARY, _keep(source)):
+                return missing
+
+    def _bind_anyhow(self, request: Request) -> Outcome:
+        """Nobody will release anything: any source that fits will do, root last; none is a broken contract (C10)."""
+        missing: Missing | None = None
+        tried: set[Handle | None] = set()
+        while True:
+            sources = self._state.resources.list_sources(self._make_ask(request))
+            source = next((source for source in sources if source.quote.checkpoint not in tried), None)
+            if source is None:
+                assert missing is not None
+                raise _broken_contract(request, missing)
+            missing = self._bind(request, source)
+            if missing is None:
+                return Outcome.BOUND
+            if not self._state.resources.reclaim(missing.shortfall, Right.NECESSARY, _keep(source)):
+                tried.add(source.quote.checkpoint)
+
+    def _bind(self, request: Request, source: Source) -> Missing | None:
+        """Take lane, state and first permit together, or change nothing."""
+        state = self._state
+        own_resume = request.phase is Phase.PAUSED
+        bound = state.program.bind(source.quote, request.make_prompt(), state.members.peek_lane())
+        if isinstance(bound, Shortfall):
+            return Missing(source, bound)
+        loss, path = state.resources.explain(request.history, request.prompt_tokens, source), _path(source)
+        self._seat(request, source, bound, own_resume=own_resume)
+        if own_resume:
+            request.publication.resume()
+        else:
+            state.counters.cached_tokens += bound.frontier
+            request.publication.start(bound.frontier, path, loss)
+        return None
+
+    def _seat(self, request: Request, source: Source, bound: Bound, *, own_resume: bool) -> None:
+        state = self._state
+        request.sequence = bound.sequence
+        request.frontier = bound.frontier
+        state.by_sequence[bound.sequence] = request
+        state.binding = request.ticket
+        if own_resume:
+            state.recovering = request.ticket
+        state.queue.leave(request.ticket)
+        request.lane = state.members.seat(request.ticket)
+        request.enter(Phase.BINDING)
+        request.record = state.resources.adopt(
+            source, bound, request.history, request.ticket, own_resume=own_resume, session=request.plan.session
+        )
+
+    def _make_ask(self, request: Request) -> SourceAsk:
+        """Fresh: from at most the prompt's end, first chunk permitted. Paused: the whole rebuild and one new unit."""
+        state, prompt_tokens = self._state, request.prompt_tokens
+        prompt, digests, session = request.make_prompt(), request.history.digests, request.plan.session
+        if request.phase is Phase.QUEUED:
+            return SourceAsk(prompt, digests, prompt_tokens, lambda at: state.chunk_end(at, prompt_tokens), session)
+        rebuilt = request.replay_until
+        cover = max(len(request.ledger), state.chunk_end(rebuilt, prompt_tokens))
+        return SourceAsk(prompt, digests, rebuilt, lambda _: cover, session)
+
+    def _find_victim(self, request: Request) -> Request | None:
+        """The youngest resident, if the oldest paused request may take its place (J5)."""
+        state = self._state
+        if request.phase is not Phase.PAUSED or not may_preempt(request.ticket, state.members.by_ticket()):
+            return None
+        victim = find_victim(request.ticket, state.members.by_ticket(), state.protected())
+        return None if victim is None else state.requests[victim]
+
+
+def _keep(source: Source) -> frozenset[Handle]:
+    point = source.quote.checkpoint
+    return frozenset() if point is None else frozenset((point,))
+
+
+def _path(source: Source) -> RestorePath:
+    point, record = source.quote.checkpoint, source.record
+    if point is None or record is None:
+        return RestorePath.ROOT
+    return RestorePath.END if point == record.end else RestorePath.INPUT_POINT
+
+
+def _broken_contract(request: Request, missing: Missing) -> CapacityContractError:
+    shortfall = missing.shortfall
+    return CapacityContractError(
+        f"request {request.ticket} cannot run although it is alone: it needs {shortfall.need} of "
+        f"{shortfall.pool.value}, {shortfall.free} can be free"
+    )

@@ -1,0 +1,266 @@
+"""The control thread: mailbox in, cycles, sinks out; start, drain, stop, and what becomes of everybody when it fails.
+
+Other threads only append to the mailbox and read facts. `step` is the thread's whole work, so that tests and
+simulations can turn the engine by hand.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from ninfer.base.errors import BadInput, DeviceFailure, NInferError, Overloaded
+from ninfer.base.ids import Ticket
+from ninfer.frontend.plan import InputPlan
+from ninfer.ports.output import OutputSink
+from ninfer.ports.sampling import SamplingParams
+from ninfer.resource.continuation import History
+
+from .cycle import Cycle
+from .publish import Publication
+from .request import Interrupt, Request
+from .stops import StopWatch, TextDecoder
+
+_log = logging.getLogger("ninfer.engine")
+_DEVICE_WAIT_S = 0.02
+
+
+class Condition(Enum):
+    """What /health can say of an engine."""
+
+    READY = "ready"
+    DRAINING = "draining"
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class HealthFacts:
+    """A moment of the engine, read from any thread. `idle_s`: seconds since something last completed."""
+
+    condition: Condition
+    lanes: int
+    residents: int
+    waiting: int
+    paused: int
+    idle_s: float
+    failure: str | None = None
+
+
+class RequestHandle:
+    """A submitted request, as its owner sees it."""
+
+    __slots__ = ("_core", "ticket")
+
+    def __init__(self, core: EngineCore, ticket: Ticket) -> None:
+        self._core = core
+        self.ticket = ticket
+
+    def cancel(self) -> None:
+        """End it as soon as possible. Any thread, any number of times; too late is no error."""
+        self._core.cancel(self.ticket)
+
+
+class EngineCore:
+    """Owns the cycle and its thread."""
+
+    def __init__(
+        self,
+        cycle: Cycle,
+        *,
+        decoder: Callable[[], TextDecoder],
+        max_queue: int,
+        device_wait: Callable[[float], None],
+    ) -> None:
+        """`decoder`: a fresh text decoder for each request. `device_wait`: blocks until the device may have news."""
+        self._cycle = cycle
+        self._state = cycle.state
+        self._decoder = decoder
+        self._most_live = max_queue + self._state.settings.lane_count
+        self._device_wait = device_wait
+        self._lock = threading.Lock()
+        self._mailbox: deque[Request | Ticket] = deque()
+        self._arriving = 0
+        self._next_ticket = 0
+        self._wake = threading.Event()
+        self._drained = threading.Event()
+        self._condition = Condition.READY
+        self._stopping = False
+        self._failure: NInferError | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def max_context(self) -> int:
+        """Tokens of prompt and output together."""
+        return self._state.settings.max_context
+
+    def start(self) -> None:
+        """Start the control thread."""
+        assert self._thread is None
+        self._thread = threading.Thread(target=self._loop, name="ninfer-engine", daemon=True)
+        self._thread.start()
+
+    def submit(
+        self,
+        plan: InputPlan,
+        params: SamplingParams,
+        *,
+        max_tokens: int | None = None,
+        stop: Sequence[str] = (),
+        logprobs: int | None = None,
+        ignore_eos: bool = False,
+        sink: OutputSink,
+    ) -> RequestHandle:
+        """Queue a request. The plan's buffers belong to the engine from here on.
+
+        `max_tokens` is cut to what the context leaves. Raises BadInput, Overloaded, or DeviceFailure when the engine
+        has failed. `sink` is called on the control thread, must return at once and must not raise.
+        """
+        prompt_tokens = len(plan.tokens)
+        budget = _check_budget(prompt_tokens, max_tokens, self.max_context)
+        if not all(stop):
+            raise BadInput("stop strings must not be empty", param="stop")
+        stops = frozenset[int]() if ignore_eos else plan.stop_token_ids
+        watch = StopWatch(self._decoder(), stop_token_ids=stops, stop_strings=stop, budget_tokens=budget)
+        publication = Publication(sink, self._state.clock, prompt_tokens)
+        history = History(plan.tokens, plan.digests)
+        with self._lock:
+            self._check_open()
+            ticket = Ticket(self._next_ticket)
+            self._next_ticket += 1
+            request = Request(ticket, plan, params, logprobs, watch, publication, history)
+            self._mailbox.append(request)
+            self._arriving += 1
+        self._wake.set()
+        return RequestHandle(self, ticket)
+
+    def cancel(self, ticket: Ticket) -> None:
+        """Ask for the end of a request."""
+        self._mailbox.append(ticket)
+        self._wake.set()
+
+    def step(self) -> bool:
+        """Take the mail, run one cycle. False: nothing to do until mail, a deadline or the device brings news."""
+        while self._mailbox:
+            self._take(self._mailbox.popleft())
+        moved = self._cycle.run()
+        if self._condition is Condition.DRAINING and not self._state.requests and not self._mailbox:
+            self._drained.set()
+        return moved
+
+    def drain(self, timeout_s: float) -> bool:
+        """Refuse new requests and wait for those in flight. False: some were left after `timeout_s`."""
+        with self._lock:
+            if self._condition is Condition.READY:
+                self._condition = Condition.DRAINING
+        self._wake.set()
+        return self._drained.wait(timeout_s)
+
+    def stop(self) -> None:
+        """Cancel what is left and end the control thread."""
+        with self._lock:
+            if self._condition is not Condition.FAILED:
+                self._condition = Condition.DRAINING
+            self._stopping = True
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        if self._condition is not Condition.FAILED:
+            self._condition = Condition.STOPPED
+
+    def health(self) -> HealthFacts:
+        """A moment of the engine; takes no lock that the control thread holds for long."""
+        state = self._state
+        fresh = state.queue.fresh_count
+        return HealthFacts(
+            condition=self._condition,
+            lanes=state.members.lane_count,
+            residents=len(state.members),
+            waiting=fresh + self._arriving,
+            paused=len(state.queue) - fresh,
+            idle_s=max(0.0, state.clock.now() - state.last_progress_s) if state.requests else 0.0,
+            failure=self.find_failure(),
+        )
+
+    def find_failure(self) -> str | None:
+        """Why the engine cannot serve any more; None while it lives."""
+        return None if self._failure is None else str(self._failure)
+
+    def _check_open(self) -> None:
+        if self._failure is not None:
+            raise DeviceFailure(f"the engine has failed: {self._failure}")
+        if self._condition is not Condition.READY:
+            raise Overloaded("the engine is shutting down")
+        if len(self._state.requests) + self._arriving >= self._most_live:
+            raise Overloaded(f"the waiting queue is full ({self._most_live} requests in all)")
+
+    def _take(self, letter: Request | Ticket) -> None:
+        if isinstance(letter, Request):
+            with self._lock:
+                self._arriving -= 1
+                if not self._state.requests:
+                    self._state.last_progress_s = self._state.clock.now()  # what waited for nothing was not stuck
+                self._cycle.arrive(letter)
+        else:
+            self._cycle.interrupt(letter, Interrupt.CANCEL)
+
+    def _loop(self) -> None:
+        try:
+            while True:
+                moved = self.step()
+                if self._stopping and not self._mailbox:
+                    if not self._state.requests:
+                        return
+                    for ticket in list(self._state.requests):
+                        self._cycle.interrupt(ticket, Interrupt.CANCEL)
+                elif not moved and not self._mailbox:
+                    self._rest()
+        except BaseException as error:
+            self._fail(error)
+
+    def _rest(self) -> None:
+        """Sleep until there may be something to do."""
+        if self._state.has_work_in_flight:
+            self._device_wait(_DEVICE_WAIT_S)
+            return
+        deadline = self._cycle.next_deadline_s
+        timeout = None if deadline is None else max(0.0, deadline - self._state.clock.now())
+        self._wake.wait(timeout)
+        self._wake.clear()
+
+    def _fail(self, error: BaseException) -> None:
+        """The engine as a whole is gone: everybody hears it once, nobody is taken any more."""
+        _log.critical("the engine has failed", exc_info=error)
+        failure = error if isinstance(error, DeviceFailure) else DeviceFailure(f"{type(error).__name__}: {error}")
+        with self._lock:
+            self._failure = failure
+            self._condition = Condition.FAILED
+            letters = [letter for letter in self._mailbox if isinstance(letter, Request)]
+            self._mailbox.clear()
+            self._arriving = 0
+        for request in letters:
+            self._state.requests.setdefault(request.ticket, request)
+        self._cycle.endings.abandon(failure)
+        self._drained.set()
+
+
+def _check_budget(prompt_tokens: int, max_tokens: int | None, max_context: int) -> int:
+    """Output tokens that fit behind the prompt. The last one is never fed, but it counts (LIMIT-01)."""
+    if prompt_tokens == 0:
+        raise BadInput("the prompt is empty", param="prompt", code="empty_prompt")
+    room = max_context - prompt_tokens
+    if room < 1:
+        raise BadInput(
+            f"maximum context length is {max_context} tokens, the prompt has {prompt_tokens} tokens and leaves no "
+            "room for output",
+            param="prompt",
+            code="context_length_exceeded",
+        )
+    if max_tokens is not None and max_tokens < 1:
+        raise BadInput("max_tokens must be at least 1", param="max_tokens")
+    return room if max_tokens is None else min(max_tokens, room)

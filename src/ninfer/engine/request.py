@@ -1,0 +1,130 @@
+"""The record of one request: what was asked, what is committed, where it stands (B2).
+
+Knows phases and counters. Does not choose and does not execute. The ledger is the prompt and then the committed
+output; `frontier` is how much of it is computed (D8: what was drawn last is committed and not fed yet).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from ninfer.base.buffers import IntBuffer
+from ninfer.base.ids import Handle, LaneId, Ticket
+from ninfer.frontend.plan import InputPlan
+from ninfer.ports.native import CaptureRequest, PointKind, Prompt
+from ninfer.ports.sampling import SamplingParams
+from ninfer.resource.continuation import Continuation, History
+
+from .publish import Publication
+from .stops import StopWatch
+
+
+class Phase(Enum):
+    """Where a request stands. A draw that needs no forward pass (exact hit) happens in DECODE as well."""
+
+    QUEUED = "queued"
+    BINDING = "binding"
+    PREFILL = "prefill"
+    DECODE = "decode"
+    PAUSED = "paused"
+    ENDED = "ended"
+
+
+LEGAL: dict[Phase, frozenset[Phase]] = {
+    Phase.QUEUED: frozenset({Phase.BINDING, Phase.ENDED}),
+    Phase.BINDING: frozenset({Phase.PREFILL, Phase.DECODE, Phase.ENDED}),
+    Phase.PREFILL: frozenset({Phase.DECODE, Phase.PAUSED, Phase.ENDED}),
+    Phase.DECODE: frozenset({Phase.PAUSED, Phase.ENDED}),
+    Phase.PAUSED: frozenset({Phase.BINDING, Phase.ENDED}),
+    Phase.ENDED: frozenset(),
+}
+
+
+class Interrupt(Enum):
+    """Why a request should end although it is not finished."""
+
+    CANCEL = "cancel"
+    QUEUE_TIMEOUT = "queue_timeout"
+    REQUEST_TIMEOUT = "request_timeout"
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """One request from submission to its last event. Engine-thread only, once submitted."""
+
+    ticket: Ticket
+    plan: InputPlan
+    params: SamplingParams
+    logprobs: int | None
+    watch: StopWatch
+    publication: Publication
+    history: History
+    phase: Phase = Phase.QUEUED
+    interrupt: Interrupt | None = None
+    lane: LaneId | None = None
+    sequence: Handle | None = None
+    record: Continuation | None = None
+    frontier: int = 0
+    replay_until: int = 0
+    """Below this frontier the work was done once already: it is replayed."""
+    in_flight: bool = False
+    capture: CaptureRequest | None = field(default=None)
+    """The save that the chunk in flight carries."""
+
+    @property
+    def ledger(self) -> IntBuffer:
+        """Prompt, then committed output."""
+        return self.history.tokens
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Length of the prompt."""
+        return self.publication.prompt_tokens
+
+    @property
+    def rebuild_end(self) -> int:
+        """Tokens that prefill and replay must cover before the next draw."""
+        return max(self.prompt_tokens, self.replay_until)
+
+    @property
+    def is_prefilled(self) -> bool:
+        """The next unit draws."""
+        return self.frontier >= self.rebuild_end
+
+    @property
+    def has_unfed_token(self) -> bool:
+        """Committed tokens must be fed before the next draw; not so right after the prompt (D9)."""
+        return len(self.ledger) > self.frontier
+
+    def enter(self, phase: Phase) -> None:
+        """Change the phase along the table."""
+        assert phase in LEGAL[self.phase], f"{self.phase.value} -> {phase.value} is not legal"
+        self.phase = phase
+
+    def make_prompt(self) -> Prompt:
+        """The exact input for a bind: everything committed so far, to be computed up to `rebuild_end`.
+
+        Program writes the ledger on from here; nobody else appends to it.
+        """
+        plan = self.plan
+        return Prompt(
+            tokens=self.ledger,
+            prompt_tokens=self.rebuild_end,
+            execution_identity=plan.digests.execution_identity,
+            execution_frontiers=plan.execution_frontiers,
+            media=plan.media,
+            positions=plan.positions,
+            rope_delta=plan.rope_delta,
+        )
+
+    def output_view(self) -> memoryview:
+        """int32 view of the tokens generated so far: what penalties count (SAMP-04)."""
+        return self.ledger.view(self.prompt_tokens)
+
+    def find_capture(self, chunk_end: int) -> CaptureRequest | None:
+        """The input point that a chunk from `frontier` to `chunk_end` would cross (E1, D3)."""
+        at = self.plan.recovery_frontier
+        if not self.frontier < at <= chunk_end:
+            return None
+        return CaptureRequest(at, PointKind.INPUT_POINT)

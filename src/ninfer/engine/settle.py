@@ -1,0 +1,143 @@
+"""What happened since the last look: completions, then cancels and timeouts, each for one request.
+
+Knows what each completion means for a request's phase. Does not choose what runs next. A completion may come any
+number of polls late; a request with a unit in flight is ended only when that has landed (L3).
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import assert_never
+
+from ninfer.base.ids import Ticket
+from ninfer.ports.device import RunResult
+from ninfer.ports.native import BindDone, PrefillDone, RunDone
+
+from .failure import Endings
+from .request import Interrupt, Phase, Request
+from .state import EngineState
+
+
+class Settlement:
+    """Turns Program's progress into phases, output and ends."""
+
+    def __init__(self, state: EngineState, endings: Endings) -> None:
+        self._state = state
+        self._endings = endings
+        self._deadlines: list[tuple[float, Ticket, Interrupt]] = []
+
+    def arrive(self, request: Request) -> None:
+        """Watch the deadlines of a new request."""
+        settings, start = self._state.settings, request.publication.submitted_s
+        heapq.heappush(self._deadlines, (start + settings.queue_timeout_s, request.ticket, Interrupt.QUEUE_TIMEOUT))
+        heapq.heappush(self._deadlines, (start + settings.request_timeout_s, request.ticket, Interrupt.REQUEST_TIMEOUT))
+
+    @property
+    def next_deadline_s(self) -> float | None:
+        """When somebody may have to be interrupted, at the earliest."""
+        return self._deadlines[0][0] if self._deadlines else None
+
+    def poll(self) -> bool:
+        """Settle every completion there is. True: something happened."""
+        state = self._state
+        completions = state.program.poll()
+        for progress in completions:
+            request = state.by_sequence[progress.sequence]
+            try:
+                match progress:
+                    case RunDone():
+                        self._settle_run(request, progress.run)
+                    case PrefillDone():
+                        self._settle_prefill(request, progress)
+                    case BindDone():
+                        self._settle_bind(request)
+                    case _:
+                        assert_never(progress)
+                if request.interrupt is not None and request.phase is not Phase.ENDED:
+                    self._endings.interrupt(request)
+            except Exception as error:
+                self._endings.contain(request, error)
+        if completions:
+            state.last_progress_s = state.clock.now()
+        return bool(completions)
+
+    def interrupt(self, ticket: Ticket, why: Interrupt) -> bool:
+        """End a request now, or as soon as its unit in flight has landed. True: it ended."""
+        request = self._state.requests.get(ticket)
+        if request is None:
+            return False
+        request.interrupt = request.interrupt or why
+        if request.in_flight or request.phase is Phase.BINDING:
+            return False
+        try:
+            self._endings.interrupt(request)
+        except Exception as error:
+            self._endings.contain(request, error)
+        return True
+
+    def expire(self) -> bool:
+        """Interrupt what is overdue. A request that once had a lane has no queue deadline any more (N2)."""
+        now, ended = self._state.clock.now(), False
+        while self._deadlines and self._deadlines[0][0] <= now:
+            _, ticket, why = heapq.heappop(self._deadlines)
+            request = self._state.requests.get(ticket)
+            if request is None or (why is Interrupt.QUEUE_TIMEOUT and request.phase is not Phase.QUEUED):
+                continue
+            ended |= self.interrupt(ticket, why)
+        if not self._state.requests:
+            self._deadlines.clear()
+        return ended
+
+    def _settle_bind(self, request: Request) -> None:
+        state = self._state
+        assert state.binding == request.ticket, "V-07: one context transaction at a time"
+        state.binding = None
+        request.enter(Phase.DECODE if request.is_prefilled else Phase.PREFILL)
+        state.queue.note_capacity()
+
+    def _settle_prefill(self, request: Request, done: PrefillDone) -> None:
+        state, publication = self._state, request.publication
+        request.in_flight = False
+        state.prefill_in_flight = None
+        computed = done.frontier - request.frontier
+        assert computed > 0, "a prefill turn moves the frontier"
+        if done.captured is not None:
+            assert request.capture is not None
+            assert request.record is not None
+            state.resources.publish_input_point(request.record, done.captured, request.capture.frontier)
+        request.capture = None
+        if request.frontier < request.replay_until:
+            publication.replayed_tokens += computed
+            state.counters.replayed_tokens += computed
+        else:
+            publication.computed_tokens += computed
+            state.counters.prefill_tokens += computed
+            self._note_new_progress(request)
+        request.frontier = done.frontier
+        publication.progress(min(done.frontier, request.prompt_tokens))
+        if request.is_prefilled:
+            request.enter(Phase.DECODE)
+        state.queue.note_capacity()  # what the first unit read may be given up from now on
+
+    def _settle_run(self, request: Request, run: RunResult) -> None:
+        state, publication = self._state, request.publication
+        request.in_flight = False
+        state.draws_in_flight -= 1
+        verdict = request.watch.preview(run)
+        assert request.sequence is not None
+        request.frontier = len(request.ledger)  # everything committed before this run has been fed for it
+        state.program.commit_run(request.sequence, verdict.accepted)
+        publication.completion_tokens += verdict.accepted
+        publication.decode_steps += 1
+        state.counters.output_tokens += verdict.accepted
+        self._note_new_progress(request)
+        if verdict.text or verdict.tokens:
+            publication.delta(verdict.text, verdict.tokens)
+        if verdict.reason is not None:
+            self._endings.finish(request, verdict)
+
+    def _note_new_progress(self, request: Request) -> None:
+        """Real new work ends a recovery (C9, J6)."""
+        if self._state.recovering == request.ticket:
+            self._state.recovering = None
+            self._state.queue.note_capacity()

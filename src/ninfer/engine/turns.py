@@ -1,0 +1,191 @@
+"""Which residents run next: permits in order, one compact decode set, one prefill chunk (C7, J1, J7).
+
+A resident that lacks room first has optional content given up, then the youngest younger resident paused. One that is
+the youngest waits for older ones; alone it breaks the capacity contract (C10).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ninfer.base.errors import CapacityContractError
+from ninfer.base.ids import Ticket
+from ninfer.base.outcome import Shortfall
+from ninfer.ports.native import CaptureRequest, DrawTurn, PrefillTurn
+from ninfer.ports.sampling import DrawPurpose
+from ninfer.resource.reclaim import Right
+from ninfer.sched.permits import find_victim, order_of_asking
+
+from .draws import uniform
+from .failure import Endings
+from .pause import pause_destructively
+from .request import Phase, Request
+from .state import EngineState
+
+
+@dataclass(slots=True)
+class Granted:
+    """Residents whose next unit has its permit."""
+
+    draws: list[Request] = field(default_factory=list)
+    prefill: Request | None = None
+
+
+class Turns:
+    """Permits for residents and the units they stand for."""
+
+    def __init__(self, state: EngineState, endings: Endings) -> None:
+        self._state = state
+        self._endings = endings
+
+    def grant_residents(self) -> Granted:
+        """Ask for everybody who could run now, the full-permit holder first, then by ticket."""
+        state, granted = self._state, Granted()
+        members = state.members.by_ticket()
+        if state.draws_in_flight == 0:
+            ready = [ticket for ticket in members if state.requests[ticket].phase is Phase.DECODE]
+        else:
+            ready = []  # lanes that decode stay together: the next set starts when this one has landed
+        turns = self._list_prefill_turns()
+        for ticket in order_of_asking([*ready, *turns[:1]], state.recovering):
+            request = state.requests.get(ticket)
+            if request is None or ticket not in state.members or not self._is_granted(request):
+                continue
+            if request.phase is Phase.DECODE:
+                granted.draws.append(request)
+            else:
+                granted.prefill = request
+        for ticket in turns[1:]:
+            if granted.prefill is not None:
+                break
+            if ticket in state.members and self._is_granted(state.requests[ticket]):
+                granted.prefill = state.requests[ticket]
+        granted.draws = [request for request in granted.draws if request.phase is Phase.DECODE]
+        if granted.prefill is not None and granted.prefill.phase is not Phase.PREFILL:
+            granted.prefill = None  # paused for an older one that asked later
+        return granted
+
+    def grant_newcomer(self, granted: Granted) -> None:
+        """A request bound in this cycle may use the prefill turn or join the draws; its permit came with the bind."""
+        if granted.prefill is None:
+            for ticket in self._list_prefill_turns():
+                if self._is_granted(self._state.requests[ticket]):
+                    granted.prefill = self._state.requests[ticket]
+                    break
+
+    def submit(self, granted: Granted) -> bool:
+        """Start the granted units. True: something runs."""
+        state = self._state
+        draws = [self._make_draw_turn(request) for request in granted.draws]
+        prefill = self._prepare_prefill(granted.prefill) if granted.prefill is not None else None
+        if not draws and prefill is None:
+            return False
+        state.program.submit(draws, prefill)
+        for request in granted.draws:
+            request.in_flight = True
+        state.draws_in_flight += len(draws)
+        if prefill is not None:
+            request = state.by_sequence[prefill.sequence]
+            request.in_flight = True
+            state.prefill_in_flight = request.ticket
+            state.rotation.note_turn(request.ticket)
+        return True
+
+    def _list_prefill_turns(self) -> list[Ticket]:
+        state = self._state
+        if state.prefill_in_flight is not None:
+            return []
+        ready = [ticket for ticket in state.members.by_ticket() if state.requests[ticket].phase is Phase.PREFILL]
+        return state.rotation.list_turns(ready, state.recovering)
+
+    def _is_granted(self, request: Request) -> bool:
+        """Permit for the next unit, with reclaim and preemption. An error costs this request only."""
+        try:
+            return self._grant(request)
+        except Exception as error:
+            self._endings.contain(request, error)
+            return False
+
+    def _grant(self, request: Request) -> bool:
+        state = self._state
+        while True:
+            shortfall = self._reserve(request)
+            if shortfall is None:
+                return True
+            if state.resources.reclaim(shortfall, Right.NECESSARY):
+                continue
+            residents = state.members.by_ticket()
+            victim = find_victim(request.ticket, residents, state.protected())
+            if victim is None:
+                if len(residents) == 1 and not state.has_work_in_flight:
+                    raise _broken_contract(request, shortfall)
+                return False
+            if state.requests[victim].in_flight:
+                return False
+            pause_destructively(state, state.requests[victim])
+
+    def _reserve(self, request: Request) -> Shortfall | None:
+        assert request.sequence is not None
+        if request.phase is Phase.DECODE:
+            return self._state.program.reserve_decode(request.sequence) if request.has_unfed_token else None
+        return self._state.program.reserve_prefill(request.sequence, self._chunk_end(request) - request.frontier)
+
+    def _chunk_end(self, request: Request) -> int:
+        """A chunk is replay or new work, never both."""
+        rebuilding = request.frontier < request.replay_until
+        return self._state.chunk_end(request.frontier, request.replay_until if rebuilding else request.rebuild_end)
+
+    def _make_draw_turn(self, request: Request) -> DrawTurn:
+        params = request.params
+        assert request.sequence is not None
+        return DrawTurn(
+            request.sequence,
+            request.has_unfed_token,
+            params,
+            uniform(params.seed, len(request.ledger), DrawPurpose.TOKEN) if params.temperature > 0 else 0.0,
+            request.output_view() if params.counts_output else None,
+            None,
+            request.logprobs,
+        )
+
+    def _prepare_prefill(self, request: Request) -> PrefillTurn | None:
+        """The chunk with its save. An error while preparing the save costs this request only."""
+        assert request.sequence is not None
+        end = self._chunk_end(request)
+        replay = request.frontier < request.replay_until
+        try:
+            request.capture = None if replay else self._reserve_capture(request, end)
+        except Exception as error:
+            self._endings.contain(request, error)
+            return None
+        return PrefillTurn(request.sequence, end - request.frontier, request.capture, replay)
+
+    def _reserve_capture(self, request: Request, chunk_end: int) -> CaptureRequest | None:
+        """Room for the input point that this chunk crosses; optional, so no room or an error means no save (E3)."""
+        state, record = self._state, request.record
+        capture = request.find_capture(chunk_end)
+        if capture is None or record is None or not state.resources.keeps_points or state.recovering == request.ticket:
+            return None
+        outdated = record.input_point
+        reached = record.frontiers[outdated] if outdated is not None else 0
+        if reached == capture.frontier:
+            return None
+        assert request.sequence is not None
+        shortfall = state.program.reserve_capture(request.sequence, capture, outdated)
+        if shortfall is not None:
+            gain = capture.frontier - reached
+            if not state.resources.reclaim(shortfall, Right.CAPTURE, frozenset(record.points()), gain):
+                return None
+            shortfall = state.program.reserve_capture(request.sequence, capture, outdated)
+        if shortfall is not None:
+            return None
+        if outdated is not None:
+            state.resources.retire(outdated)
+        return capture
+
+
+def _broken_contract(request: Request, shortfall: Shortfall) -> CapacityContractError:
+    return CapacityContractError(
+        f"request {request.ticket} cannot go on although it is alone: its next unit needs {shortfall.need} of "
+        f"{shortfall.pool.value}, {shortfall.free} can be free"
+    )
