@@ -1,0 +1,34 @@
+"""Opening an engine from a command: progress on stderr, torch imported only here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import click
+
+from ninfer.config.options import EngineOptions
+from ninfer.engine.facade import Engine
+
+
+def report_progress(text: str) -> None:
+    """One step of loading, on stderr: answers alone go to stdout."""
+    click.echo(f"ninfer: {text}", err=True)
+
+
+def open_engine(options: EngineOptions, progress: Callable[[str], None]) -> Engine:
+    """A running engine. Raises NInferError when the model or the options cannot be served."""
+    progress(f"loading {options.model_dir}")
+    from ninfer.build.assemble import assemble  # imports torch
+
+    return assemble(options, progress)
+
+
+@contextmanager
+def opened_engine(options: EngineOptions) -> Iterator[Engine]:
+    """An engine for one command, closed at its end."""
+    engine = open_engine(options, report_progress)
+    try:
+        yield engine
+    finally:
+        engine.close()

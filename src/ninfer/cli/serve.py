@@ -1,0 +1,146 @@
+"""`ninfer serve`: an engine behind HTTP."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ninfer.base.clock import SystemClock
+from ninfer.cli.engine_options import (
+    ByteCount,
+    engine_options,
+    env_option,
+    find_model_name,
+    read_engine_options,
+)
+from ninfer.cli.opening import open_engine, report_progress
+from ninfer.config.options import EngineOptions, ServerOptions
+from ninfer.config.secrets import read_api_keys
+
+
+@click.command("serve")
+@engine_options
+@env_option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@env_option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="Port; 0 takes a free one.")
+@env_option("--served-model-name", multiple=True, help="Name of the model for clients; may be given several times.")
+@env_option(
+    "--api-key-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="File with one API key a line. NINFER_API_KEYS holds keys as well, separated by commas.",
+)
+@env_option(
+    "--cors-origin", multiple=True, help="Origin a browser may call from, or *; several allowed. [default: none]"
+)
+@env_option("--body-limit", type=ByteCount(), default="128MiB", show_default=True, help="Largest request body.")
+@env_option(
+    "--body-timeout", type=click.FloatRange(min=0.1), default=60.0, show_default=True, help="Seconds for a body."
+)
+@env_option(
+    "--ping-interval",
+    type=click.FloatRange(min=0.01, max=10.0),
+    default=5.0,
+    show_default=True,
+    help="Seconds of silence in a stream before a comment line is sent.",
+)
+@env_option(
+    "--drain-timeout",
+    type=click.FloatRange(min=0.0),
+    default=30.0,
+    show_default=True,
+    help="Seconds that requests in flight have after SIGTERM.",
+)
+@env_option(
+    "--request-log",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File that gets one JSON line a request, without text.",
+)
+def command(**given: Any) -> int:
+    """Serve MODEL_DIR (default: the bundled model) with the OpenAI API.
+
+    Prints one line with the address on stderr once requests are served, then one line a request.
+    """
+    options = read_engine_options(given)
+    request_log: Path | None = given["request_log"]
+    return serve(options, _read_server_options(given, options), request_log)
+
+
+def _read_server_options(given: dict[str, Any], engine: EngineOptions) -> ServerOptions:
+    return ServerOptions(
+        host=given["host"],
+        port=given["port"],
+        served_model_names=given["served_model_name"] or (find_model_name(engine.model_dir),),
+        api_keys=read_api_keys(given["api_key_file"]),
+        cors_origins=given["cors_origin"],
+        body_limit_bytes=given["body_limit"],
+        body_timeout_s=given["body_timeout"],
+        ping_interval_s=given["ping_interval"],
+        drain_timeout_s=given["drain_timeout"],
+    )
+
+
+def serve(options: EngineOptions, server_options: ServerOptions, request_log: Path | None) -> int:
+    """Listen at once, load behind it, serve until a signal; the exit code."""
+    import uvloop
+
+    from ninfer.server.app import build_app
+    from ninfer.server.journal import JsonJournal, LineJournal, ManyJournals
+    from ninfer.server.run import DrainingServer, bind_socket, find_url
+    from ninfer.server.service import Service
+
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    with ExitStack() as stack:
+        bound = stack.enter_context(bind_socket(server_options.host, server_options.port))
+        service = Service(server_options, server_options.served_model_names, SystemClock())
+        journals: list[Any] = [LineJournal()]
+        if request_log is not None:
+            journals.append(JsonJournal(stack.enter_context(request_log.open("a", encoding="utf-8"))))
+        server = DrainingServer(build_app(service, ManyJournals(*journals)), service)
+        loading = _Loading(options, service, server, find_url(bound))
+        uvloop.run(server.serve_on(bound, loading.start))
+        return loading.finish()
+
+
+class _Loading:
+    """Opens the engine on a thread, so that /health can say `loading` meanwhile."""
+
+    def __init__(self, options: EngineOptions, service: Any, server: Any, url: str) -> None:
+        self._options = options
+        self._service = service
+        self._server = server
+        self._url = url
+        self._engine: Any = None
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._load, name="ninfer-load", daemon=True)
+
+    def start(self) -> None:
+        """On the event loop, once connections are accepted."""
+        import asyncio
+
+        self._loop = asyncio.get_running_loop()
+        self._thread.start()
+
+    def _load(self) -> None:
+        try:
+            self._engine = open_engine(self._options, report_progress)
+        except Exception as error:
+            self._error = error
+            self._service.fail("the model could not be loaded")
+            self._loop.call_soon_threadsafe(self._server.start_drain)
+            return
+        self._service.open(self._engine)
+        names = ", ".join(self._service.names)
+        click.echo(f"ninfer: serving {names} on {self._url}", err=True)
+
+    def finish(self) -> int:
+        """After serving: close the engine, raise what loading raised."""
+        if self._error is not None:
+            raise self._error
+        if self._engine is not None:
+            self._engine.close()
+        return 0

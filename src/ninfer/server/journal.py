@@ -1,0 +1,132 @@
+"""What is written about each request: one line, without text and without keys (OPS-06).
+
+Knows the fields of the line. Writing is optional work: a failure never reaches a request (settled decision 12).
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, fields
+from typing import IO, Protocol
+
+import msgspec
+
+from ninfer.ports.output import GenerationStart, Timings, Usage
+
+
+@dataclass(slots=True)
+class RequestRecord:
+    """One request, filled in as it goes. Seconds end in _s. Only set fields are written."""
+
+    id: str
+    method: str
+    route: str
+    status: int = 0
+    error: str | None = None
+    param: str | None = None
+    finish: str | None = None
+    model: str | None = None
+    session: str | None = None
+    stream: bool | None = None
+    body_bytes: int | None = None
+    plan_s: float | None = None
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    computed_tokens: int | None = None
+    output_tokens: int | None = None
+    path: str | None = None
+    deepest_token_match: int | None = None
+    deepest_point: int | None = None
+    loss: str | None = None
+    queued_s: float | None = None
+    prefill_s: float | None = None
+    ttft_s: float | None = None
+    decode_s: float | None = None
+    longest_gap_s: float | None = None
+    pauses: int | None = None
+    paused_s: float | None = None
+    replayed_tokens: int | None = None
+    total_s: float | None = None
+
+    def note_start(self, start: GenerationStart) -> None:
+        """The request has its lane and its source."""
+        self.prompt_tokens = start.prompt_tokens
+        self.cached_tokens = start.cached_tokens
+        self.path = start.restore_path.value
+        self.deepest_token_match = start.loss.deepest_token_match
+        self.deepest_point = start.loss.deepest_point
+        self.loss = start.loss.reason or None
+
+    def note_end(self, finish: str, usage: Usage, timings: Timings) -> None:
+        """The request has ended; `finish` is the reason as clients see it."""
+        self.finish = finish
+        self.prompt_tokens, self.cached_tokens = usage.prompt_tokens, usage.cached_tokens
+        self.output_tokens = usage.completion_tokens
+        self.computed_tokens = timings.computed_prompt_tokens
+        self.queued_s, self.prefill_s = timings.queued_s, timings.prefill_s
+        self.ttft_s, self.decode_s = timings.ttft_s, timings.decode_s
+        self.longest_gap_s = timings.longest_gap_s
+        if timings.pauses:
+            self.pauses, self.paused_s = timings.pauses, timings.paused_s
+            self.replayed_tokens = timings.replayed_tokens
+
+    def list_values(self) -> dict[str, str | int | float | bool]:
+        """Set fields in order; seconds to the microsecond."""
+        values = ((field.name, getattr(self, field.name)) for field in fields(self))
+        return {
+            name: round(value, 6) if isinstance(value, float) else value for name, value in values if value is not None
+        }
+
+
+class Journal(Protocol):
+    """Takes finished records."""
+
+    def write(self, record: RequestRecord) -> None:
+        """Must not raise."""
+        ...
+
+
+class LineJournal:
+    """One readable line a request, on stderr unless told otherwise."""
+
+    def __init__(self, out: IO[str] | None = None) -> None:
+        self._out = out
+
+    def write(self, record: RequestRecord) -> None:
+        values = record.list_values()
+        head = " ".join(str(values.pop(name)) for name in ("id", "method", "route", "status"))
+        tail = " ".join(f"{name}={_short(value)}" for name, value in values.items())
+        _write_quietly(self._out or sys.stderr, f"{head} {tail}".rstrip() + "\n")
+
+
+class JsonJournal:
+    """One JSON object a request, appended to an open file."""
+
+    def __init__(self, out: IO[str]) -> None:
+        self._out = out
+
+    def write(self, record: RequestRecord) -> None:
+        _write_quietly(self._out, msgspec.json.encode(record.list_values()).decode() + "\n")
+
+
+class ManyJournals:
+    """Writes to each."""
+
+    def __init__(self, *journals: Journal) -> None:
+        self._journals = journals
+
+    def write(self, record: RequestRecord) -> None:
+        for journal in self._journals:
+            journal.write(record)
+
+
+def _short(value: str | int | float | bool) -> str:
+    return f"{value:.4f}" if isinstance(value, float) else str(value)
+
+
+def _write_quietly(out: IO[str], line: str) -> None:
+    try:
+        out.write(line)
+        out.flush()
+    except (OSError, ValueError):  # full disk, closed pipe: a log line is optional work
+        return

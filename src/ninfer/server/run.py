@@ -1,0 +1,112 @@
+"""One server on one socket: uvicorn embedded, ready line, signals, draining.
+
+Knows sockets and signals. The engine is opened by whoever calls, on a thread, while /health already answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from ninfer.base.errors import NInferError
+from ninfer.server.protocol import ServingProtocol
+from ninfer.server.service import Service
+
+_BACKLOG = 512
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class AddressInUse(NInferError):
+    """The port cannot be had. The message names it."""
+
+
+def bind_socket(host: str, port: int) -> socket.socket:
+    """A bound socket; port 0 takes a free one. Raises AddressInUse."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except socket.gaierror as error:
+        raise AddressInUse(f"cannot listen on {host}: {error.strerror}") from None
+    bound = socket.socket(family, kind, protocol)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind(address)
+        bound.listen(_BACKLOG)
+    except OSError as error:
+        bound.close()
+        raise AddressInUse(f"cannot listen on {host} port {port}: {error.strerror}") from None
+    return bound
+
+
+def find_url(bound: socket.socket) -> str:
+    """The address as a person types it."""
+    host, port = bound.getsockname()[:2]
+    return f"http://[{host}]:{port}" if bound.family == socket.AF_INET6 else f"http://{host}:{port}"
+
+
+class DrainingServer(uvicorn.Server):
+    """The first SIGTERM or SIGINT drains: /health says so, new requests are refused, those in flight may end. The
+    second one ends the process at once."""
+
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        config = uvicorn.Config(
+            app,
+            http=ServingProtocol,
+            ws="none",
+            lifespan="off",
+            loop="uvloop",
+            log_config=None,
+            log_level="critical",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=30,
+            timeout_graceful_shutdown=5,
+        )
+        super().__init__(config)
+        self._service = service
+        self._draining: asyncio.Task[None] | None = None
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Replaces uvicorn's: nothing is re-raised at the end, so a drained server exits with 0."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        loop = asyncio.get_running_loop()
+        for number in _SIGNALS:
+            loop.add_signal_handler(number, self.start_drain)
+        try:
+            yield
+        finally:
+            for number in _SIGNALS:
+                loop.remove_signal_handler(number)
+
+    def start_drain(self) -> None:
+        """On the event loop: begin to drain; when draining already, end now."""
+        if self._draining is None:
+            self._draining = asyncio.get_running_loop().create_task(self._drain())
+        else:
+            self.should_exit = self.force_exit = True
+
+    async def serve_on(self, bound: socket.socket, on_listening: Callable[[], None] | None = None) -> None:
+        """Serve until drained. `on_listening`: called on the loop once connections are accepted."""
+        serving = asyncio.create_task(self.serve(sockets=[bound]))
+        while not self.started and not serving.done():
+            await asyncio.sleep(0.005)
+        if on_listening is not None and self.started:
+            on_listening()
+        await serving
+        self._service.close()
+
+    async def _drain(self) -> None:
+        await self._service.drain()
+        self.should_exit = True

@@ -1,0 +1,182 @@
+"""The engine as the routes see it: its phase, its names, text work off the event loop, submission, draining.
+
+Knows one engine and the requests in flight. Does not know any protocol.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol, TypeVar
+
+from ninfer.base.clock import Clock, unix_seconds
+from ninfer.config.options import ServerOptions
+from ninfer.frontend.channels import ChannelParser
+from ninfer.frontend.frontend import Frontend
+from ninfer.frontend.plan import InputPlan
+from ninfer.ports.output import OutputSink
+from ninfer.ports.sampling import SamplingParams
+from ninfer.server.answer import AnswerAssembler
+from ninfer.server.bridge import EventBridge, Inbox
+from ninfer.server.errors import ApiError, unavailable
+from ninfer.server.generation import Generation, Submission
+from ninfer.server.journal import RequestRecord
+from ninfer.server.tokentrack import TokenTrack
+
+_TEXT_THREADS = 2
+_DRAIN_POLL_S = 0.05
+
+T = TypeVar("T")
+
+
+class EngineCore(Protocol):
+    """Takes requests."""
+
+    def submit(
+        self,
+        plan: InputPlan,
+        params: SamplingParams,
+        *,
+        max_tokens: int,
+        stop: Sequence[str],
+        logprobs: int | None,
+        sink: OutputSink,
+    ) -> Submission:
+        """Queue a request. Raises Overloaded."""
+        ...
+
+
+class ServedEngine(Protocol):
+    """What this package needs of an engine."""
+
+    @property
+    def core(self) -> EngineCore: ...
+
+    @property
+    def frontend(self) -> Frontend: ...
+
+    @property
+    def max_context(self) -> int:
+        """Tokens of prompt and output together."""
+        ...
+
+    @property
+    def default_sampling(self) -> SamplingParams:
+        """What the model's own files recommend."""
+        ...
+
+    def find_failure(self) -> str | None:
+        """Why it cannot serve any more; None while it lives."""
+        ...
+
+
+class Phase(Enum):
+    LOADING = "loading"
+    READY = "ready"
+    DRAINING = "draining"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One generation, ready for the engine. `wants_entries`: collect log-probabilities of content tokens."""
+
+    plan: InputPlan
+    params: SamplingParams
+    max_tokens: int
+    stops: tuple[str, ...]
+    logprobs: int | None
+    parser: ChannelParser
+
+
+class Service:
+    """One for a server. Lives on the event loop, but for `open` and `fail`, which any thread may call."""
+
+    def __init__(self, options: ServerOptions, names: Sequence[str], clock: Clock) -> None:
+        assert names, "a served model has a name"
+        self.options = options
+        self.names = tuple(names)
+        self.clock = clock
+        self.created = unix_seconds()
+        self._engine: ServedEngine | None = None
+        self._phase = Phase.LOADING
+        self._reason: str | None = None
+        self._bridge: EventBridge | None = None
+        self._live: set[Generation] = set()
+        self._text_work = ThreadPoolExecutor(_TEXT_THREADS, thread_name_prefix="ninfer-text")
+
+    def open(self, engine: ServedEngine) -> None:
+        """The engine is loaded: requests are served from now on."""
+        self._engine = engine
+        self._phase = Phase.READY
+
+    def fail(self, reason: str) -> None:
+        """The engine will not come, or is gone."""
+        self._phase, self._reason = Phase.FAILED, reason
+
+    def find_phase(self) -> tuple[Phase, str | None]:
+        """The phase, and the reason when it is not READY."""
+        if self._phase is Phase.READY and self._engine is not None:
+            failure = self._engine.find_failure()
+            if failure is not None:
+                return Phase.FAILED, failure
+        return self._phase, self._reason
+
+    def require_engine(self) -> ServedEngine:
+        """The engine, or ApiError 503 with the phase as code."""
+        phase, _ = self.find_phase()
+        if phase is Phase.READY and self._engine is not None:
+            return self._engine
+        words = {Phase.LOADING: "is still loading", Phase.DRAINING: "is shutting down", Phase.FAILED: "has failed"}
+        raise unavailable(f"The model {words[phase]}.", phase.value)
+
+    def find_model(self, name: str | None) -> str:
+        """The name to answer under: the one asked for, or the served one when none is. ApiError 404 if unknown."""
+        if not name:
+            return self.names[0]
+        if name not in self.names:
+            shown = name if len(name) <= 200 else name[:200] + "..."
+            message = f"The model '{shown}' does not exist; this server has: {', '.join(self.names)}."
+            raise ApiError(404, message, param="model", code="model_not_found")
+        return name
+
+    async def run_text_work(self, work: Callable[[], T]) -> T:
+        """Parse, render and tokenise on a thread of its own, so that streams and health go on meanwhile."""
+        return await asyncio.get_running_loop().run_in_executor(self._text_work, work)
+
+    def submit(self, ask: Ask, record: RequestRecord) -> Generation:
+        """Hand a request to the engine. Raises ApiError, Overloaded."""
+        engine = self.require_engine()
+        if self._bridge is None:
+            self._bridge = EventBridge(asyncio.get_running_loop())
+        inbox = Inbox()
+        track = TokenTrack(engine.frontend.token_bytes, wants_entries=ask.logprobs is not None)
+        generation = Generation(inbox, AnswerAssembler(ask.parser, track), record, on_end=self._live.discard)
+        submission = engine.core.submit(
+            ask.plan,
+            ask.params,
+            max_tokens=ask.max_tokens,
+            stop=ask.stops,
+            logprobs=ask.logprobs,
+            sink=self._bridge.make_sink(inbox),
+        )
+        generation.attach(submission)
+        self._live.add(generation)
+        return generation
+
+    async def drain(self) -> None:
+        """Refuse new requests, let those in flight end; after the drain timeout stop them (they are told why)."""
+        if self._phase is Phase.READY:
+            self._phase, self._reason = Phase.DRAINING, "the server is shutting down"
+        deadline = self.clock.now() + self.options.drain_timeout_s
+        while self._live and self.clock.now() < deadline:
+            await asyncio.sleep(_DRAIN_POLL_S)
+        for generation in list(self._live):
+            generation.stop()
+
+    def close(self) -> None:
+        """Give back the threads."""
+        self._text_work.shutdown(wait=False, cancel_futures=True)
