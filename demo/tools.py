@@ -1,4 +1,4 @@
-"""The tools of the agent scene: one is drawn by the seed, with its request, its result and what the answer must hold."""
+"""The tools of the agent scene: one drawn by the seed, with its request, its result and what must be answered."""
 
 from __future__ import annotations
 
