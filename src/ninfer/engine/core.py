@@ -213,12 +213,12 @@ class EngineCore:
         try:
             while True:
                 moved = self.step()
-                if self._stopping and not self._mailbox:
-                    if not self._state.requests:
-                        return
+                if self._stopping:
                     for ticket in list(self._state.requests):
                         self._cycle.interrupt(ticket, Interrupt.CANCEL)
-                elif not moved and not self._mailbox:
+                    if not self._state.requests and not self._mailbox:
+                        return
+                if not moved and not self._mailbox:
                     self._rest()
         except BaseException as error:
             self._fail(error)

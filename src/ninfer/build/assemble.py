@@ -1,0 +1,104 @@
+"""From options to a running engine on the real device. Importing this imports torch.
+
+Order: everything that is cheap to refuse first (options, text files), then weights, then the parts above them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from ninfer.base.errors import BadInput, ModelFileError
+from ninfer.base.pools import Pool
+from ninfer.config.options import EngineOptions
+from ninfer.device.cpu import CpuDevice
+from ninfer.engine.facade import Engine
+from ninfer.frontend.files import read_text_files, text_identity
+from ninfer.frontend.frontend import Frontend
+
+from .defaults import read_default_sampling
+from .parts import EngineParts, make_engine
+
+BUNDLED_MODEL_DIR = Path(__file__).resolve().parent.parent / "bundled_model"
+BUNDLED_MODEL_NAME = "ninfer"
+_IDENTITY_BYTES = 16
+_LAYOUT_VERSION = b"page-and-state layout 1"
+_PROGRESS_STEP = 0.25
+
+Progress = Callable[[str], None]
+
+
+def assemble(options: EngineOptions, progress: Progress | None = None) -> Engine:
+    """A running engine. `progress` is told in words what is being loaded.
+
+    Raises ModelFileError for a directory that cannot be served, BadInput for options that do not fit.
+    """
+    return make_engine(open_parts(options, progress))
+
+
+def open_parts(options: EngineOptions, progress: Progress | None = None) -> EngineParts:
+    """Load everything. A caller may replace parts before `make_engine` joins them."""
+    if options.device != "cpu":
+        raise BadInput(f"device {options.device} is not built yet", param="device", code="unsupported_parameter")
+    model_dir = options.model_dir
+    if not model_dir.is_dir():
+        raise ModelFileError(f"{model_dir} is not a directory")
+    files = read_text_files(model_dir)
+    sampling = read_default_sampling(model_dir)
+    device = CpuDevice.open(options, vocab_tokens=files.vocab_tokens, progress=_report_bytes(progress))
+    identity = execution_identity(device, model_dir)
+    layout = device.layout
+    frontend = Frontend(files, identity, layout.max_context)
+    plan = {
+        "device": options.device,
+        "numeric_format": device.numeric_format,
+        "max_context": layout.max_context,
+        "kv_capacity": layout.kv_capacity,
+        "kv_pages": layout.pools[Pool.MAIN_KV].capacity,
+        "kv_page_bytes": layout.pools[Pool.MAIN_KV].block_bytes,
+        "state_slots": device.facts.slots,
+        "state_bytes": device.facts.state_bytes,
+        "arena_bytes": layout.arena_bytes,
+        "lanes": options.max_concurrency,
+    }
+    return EngineParts(
+        device=device,
+        frontend=frontend,
+        options=replace(options, max_context=layout.max_context),
+        max_context=layout.max_context,
+        model_name=find_model_name(model_dir),
+        plan=plan,
+        default_sampling=sampling,
+    )
+
+
+def execution_identity(device: CpuDevice, model_dir: Path) -> bytes:
+    """Digest of config, weights, numeric format, layout, tokenizer and template (settled decision 19)."""
+    hasher = hashlib.blake2b(digest_size=_IDENTITY_BYTES)
+    for part in (_LAYOUT_VERSION, device.weight_digest, device.numeric_format.encode(), text_identity(model_dir)):
+        hasher.update(len(part).to_bytes(8, "little"))
+        hasher.update(part)
+    return hasher.digest()
+
+
+def find_model_name(model_dir: Path) -> str:
+    """The directory's name; the bundled model has the project's."""
+    resolved = model_dir.resolve()
+    return BUNDLED_MODEL_NAME if resolved == BUNDLED_MODEL_DIR.resolve() else resolved.name
+
+
+def _report_bytes(progress: Progress | None) -> Callable[[int, int], None] | None:
+    """Bytes read, said in a few steps."""
+    if progress is None:
+        return None
+    said = [0.0]
+
+    def report(done_bytes: int, total_bytes: int) -> None:
+        share = done_bytes / total_bytes if total_bytes else 1.0
+        if share >= said[0] + _PROGRESS_STEP or (share == 1.0 and said[0] < 1.0):
+            said[0] = share
+            progress(f"weights {share:.0%} of {total_bytes / 1e6:.1f} MB")
+
+    return report
