@@ -173,7 +173,7 @@ class CpuDevice:
 
 @contextmanager
 def _device_errors() -> Iterator[None]:
-    """No gradients inside; what torch raises becomes DeviceFailure. Failed assertions pass: they are broken invariants."""
+    """No gradients inside; what torch raises becomes DeviceFailure. Failed assertions pass: broken invariants."""
     try:
         with torch.inference_mode():
             yield

@@ -73,7 +73,9 @@ def _adjust_(logits: Tensor, wanted: DrawInput) -> None:
 def _draw_random(logits: Tensor, rows: Sequence[DrawInput]) -> list[int]:
     """Temperature, filters, inverse CDF for [B, V], all rows with temperature > 0."""
 
-    scaled = logits / _column([wanted.params.temperature for wanted in rows]).to(logits.dtype)
+    # The largest becomes 0 first, so that no temperature, however small, makes an infinity.
+    scaled = logits - logits.amax(-1, keepdim=True)
+    scaled /= _column([wanted.params.temperature for wanted in rows]).to(logits.dtype)
     kept = scaled.softmax(-1).double()
     if any(wanted.params.top_k or wanted.params.top_p < 1 or wanted.params.min_p > 0 for wanted in rows):
         kept = _filter(kept, rows)
@@ -97,7 +99,9 @@ def _filter(probabilities: Tensor, rows: Sequence[DrawInput]) -> Tensor:
     keep = ranks < _column([wanted.params.top_k or vocab for wanted in rows])
     masses = ordered * keep
     before = masses.cumsum(-1) - masses
-    keep &= before < _column([wanted.params.top_p for wanted in rows]) * masses.sum(-1, keepdim=True)
+    # 1 is off, not a mass: a sum that has rounded up to the total must not cut the tail.
+    masses_wanted = _column([wanted.params.top_p if wanted.params.top_p < 1 else float("inf") for wanted in rows])
+    keep &= before < masses_wanted * masses.sum(-1, keepdim=True)
     keep &= ordered >= _column([wanted.params.min_p for wanted in rows]) * ordered[:, :1]
     keep[:, 0] = True
     return torch.zeros_like(probabilities).scatter_(1, ids, ordered * keep)

@@ -39,7 +39,7 @@ def choose(logits: Sequence[float], params: SamplingParams, uniform: float) -> i
     total, summed = sum(weights[token] for token in order), 0.0
     head: list[int] = []
     for token in order:
-        if summed >= params.top_p * total and head:
+        if params.top_p < 1 and summed >= params.top_p * total and head:
             break
         head.append(token)
         summed += weights[token]
