@@ -44,7 +44,7 @@ class PastToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message of the history. `tool_calls` and `reasoning_content` belong to the assistant, `tool_call_id` to tools."""
+    """One message. `tool_calls` and `reasoning_content` belong to the assistant, `tool_call_id` to tools."""
 
     role: Role
     content: Content = None

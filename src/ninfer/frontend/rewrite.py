@@ -1,0 +1,144 @@
+"""Which part of a rendered prompt a later request may rewrite, and where input state is worth keeping (D2-D5).
+
+Decided by a next-user probe: the conversation is rendered once more with an answer and another user turn behind it.
+What the two renders share is what the next turn leaves alone. All positions here are characters of the rendered
+(protected) text; tokens.py turns them into exact frontiers. Works with any template; no wording is built in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ninfer.base.errors import BadInput
+from ninfer.frontend.conversation import TemplateMessage, with_content_end_marked
+from ninfer.frontend.escape import CONTENT_END
+from ninfer.frontend.plan import RewriteKind
+from ninfer.frontend.template import ChatTemplate
+
+_PROBE_ANSWER = "\ue000probe answer\ue000"
+_PROBE_QUESTION = "\ue000probe question\ue000"
+_SAID_ROLES = ("user", "system")
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """A typed R in characters.
+
+    `point`: R. `content_end`: C, when it is proven that R directly follows a user, system or developer message and
+    that C to R is template closing and nothing else. `shared_end`: up to here a rewritten history is sure to agree;
+    not before R, possibly behind the assistant header.
+    """
+
+    kind: RewriteKind
+    point: int
+    content_end: int | None
+    shared_end: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """How the template ends a user message, and how it opens the answer (the generation header)."""
+
+    closing: str
+    header: str
+
+    @property
+    def opening(self) -> str:
+        """The first line of the header: what every assistant message begins with."""
+        return self.header[: self.header.find("\n") + 1] or self.header
+
+
+def find_rewrite(
+    template: ChatTemplate,
+    rendered: str,
+    messages: Sequence[TemplateMessage],
+    tools: Sequence[Mapping[str, object]],
+    kwargs: Mapping[str, object],
+) -> Rewrite | None:
+    """The typed R of a rendered prompt; None when the template gives no hold."""
+    frame = _find_frame(template, kwargs)
+    if frame is None or not rendered.endswith(frame.header):
+        return _replay_without_probe(template, rendered, messages, tools, kwargs)
+    probe = _render_probe(template, rendered, messages, tools, kwargs)
+    if probe is None:
+        return _replay_without_probe(template, rendered, messages, tools, kwargs)
+    text, content_end = probe
+    header_start = len(rendered) - len(frame.header)
+    if text.startswith(rendered[:header_start]):
+        kind, point = RewriteKind.RESPONSE_REPLAY, header_start
+        shared_end = point + common_prefix(frame.header, text[point : point + len(frame.header)])
+    else:
+        shared_end = common_prefix(rendered, text)
+        kind, point = RewriteKind.TURN_CLOSURE, rendered.rfind(frame.opening, 0, shared_end)
+        if point < 0:
+            return None
+    if content_end is None or content_end > point or rendered[content_end:point] != frame.closing:
+        content_end = None
+    return Rewrite(kind, point, content_end, shared_end)
+
+
+def common_prefix(left: str, right: str) -> int:
+    """Length of the longest common prefix, by halving: slices compare at memory speed."""
+    low, high = 0, min(len(left), len(right))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if left[low:middle] == right[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _find_frame(template: ChatTemplate, kwargs: Mapping[str, object]) -> _Frame | None:
+    messages: list[TemplateMessage] = [{"role": "user", "content": _PROBE_QUESTION}]
+    try:
+        bare = template.render(messages, (), kwargs, generation_prompt=False)
+        headed = template.render(messages, (), kwargs, generation_prompt=True)
+    except BadInput:
+        return None
+    found = bare.rfind(_PROBE_QUESTION)
+    if found < 0 or not headed.startswith(bare) or len(headed) == len(bare):
+        return None
+    return _Frame(closing=bare[found + len(_PROBE_QUESTION) :], header=headed[len(bare) :])
+
+
+def _render_probe(
+    template: ChatTemplate,
+    rendered: str,
+    messages: Sequence[TemplateMessage],
+    tools: Sequence[Mapping[str, object]],
+    kwargs: Mapping[str, object],
+) -> tuple[str, int | None] | None:
+    """The probe's text, and where the content of the last user or system message ends in it, if printed once."""
+    probed = list(messages)
+    said = max((place for place, message in enumerate(probed) if message["role"] in _SAID_ROLES), default=None)
+    if said is not None and CONTENT_END not in rendered:
+        probed[said] = with_content_end_marked(probed[said]) or probed[said]
+    probed.append({"role": "assistant", "content": _PROBE_ANSWER})
+    probed.append({"role": "user", "content": _PROBE_QUESTION})
+    try:
+        text = template.render(probed, tools, kwargs, generation_prompt=True)
+    except BadInput:
+        return None
+    if CONTENT_END in rendered:
+        return text, None
+    content_end = text.find(CONTENT_END) if text.count(CONTENT_END) == 1 else None
+    return text.replace(CONTENT_END, ""), content_end
+
+
+def _replay_without_probe(
+    template: ChatTemplate,
+    rendered: str,
+    messages: Sequence[TemplateMessage],
+    tools: Sequence[Mapping[str, object]],
+    kwargs: Mapping[str, object],
+) -> Rewrite | None:
+    """R at the generation header, when that can be told apart at all."""
+    try:
+        bare = template.render(messages, tools, kwargs, generation_prompt=False)
+    except BadInput:
+        return None
+    if not bare or not rendered.startswith(bare):
+        return None
+    return Rewrite(RewriteKind.RESPONSE_REPLAY, len(bare), None, len(bare))
