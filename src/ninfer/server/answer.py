@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
-from typing import assert_never
+from typing import Protocol, assert_never
 
-from ninfer.frontend.channels import ChannelEvent, ChannelParser, ContentDelta, ReasoningDelta, ToolCall
+from ninfer.frontend.channels import ChannelEvent, ContentDelta, ReasoningDelta, ToolCall
 from ninfer.ports.output import (
     Event,
     Failed,
@@ -89,10 +89,22 @@ class Broken:
 AnswerEvent = Began | PrefillProgress | Piece | Call | Ended | Broken
 
 
+class TextParser(Protocol):
+    """Splits the raw text of an answer into channels."""
+
+    def push(self, text: str) -> Iterable[ChannelEvent]:
+        """What more text decides."""
+        ...
+
+    def finish(self, truncated: bool) -> Iterable[ChannelEvent]:
+        """What was held back. `truncated`: the output did not end by the model's own stop token."""
+        ...
+
+
 class AnswerAssembler:
     """Folds the engine's events of one request into answer events."""
 
-    def __init__(self, parser: ChannelParser, track: TokenTrack) -> None:
+    def __init__(self, parser: TextParser, track: TokenTrack) -> None:
         self._parser = parser
         self._track = track
         self._path: RestorePath | None = None
@@ -107,7 +119,7 @@ class AnswerAssembler:
             case PrefillProgress():
                 return [event]
             case OutputDelta():
-                self._track.add_tokens(event.tokens)
+                self._track.add(event.text, event.tokens)
                 return self._read(self._parser.push(event.text))
             case Finished():
                 return self._end(event)
@@ -121,13 +133,14 @@ class AnswerAssembler:
         for event in events:
             match event:
                 case ReasoningDelta():
-                    self._track.claim_reasoning(event.start, event.text)
+                    self._track.claim_reasoning(event.text)
                     read.append(Piece(Channel.REASONING, event.text))
                 case ContentDelta():
-                    entries = self._track.claim_content(event.start, event.text)
+                    entries = self._track.claim_content(event.text)
                     read.append(Piece(Channel.CONTENT, event.text, entries))
                 case ToolCall():
                     self._calls += 1
+                    self._track.note_call()
                     read.append(Call(event.index, event.id, event.name, event.arguments))
                 case _:
                     assert_never(event)

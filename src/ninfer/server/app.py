@@ -60,11 +60,13 @@ class HealthRoute:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         find_record(scope).route = HEALTH_PATH
         phase, reason = self._service.find_phase()
-        if phase is Phase.READY:
-            reply = JsonReply(200, {"status": "ok"})
-        else:
-            reply = JsonReply(503, {"status": phase.value, "reason": reason or phase.value})
-        await reply(scope, receive, send)
+        load = self._service.find_load()
+        body: dict[str, str | int] = {"status": "ok" if phase is Phase.READY else phase.value}
+        if phase is not Phase.READY:
+            body["reason"] = reason or phase.value
+        if load is not None:
+            body.update(lanes=load.lanes, running=load.residents, waiting=load.waiting, paused=load.paused)
+        await JsonReply(200 if phase is Phase.READY else 503, body)(scope, receive, send)
 
 
 class ModelsRoute:

@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from ninfer.base.errors import BadInput, CapacityContractError, DeviceFailure, NInferError, Overloaded
+from ninfer.base.errors import (
+    BadInput,
+    CapacityContractError,
+    DeviceFailure,
+    NInferError,
+    Overloaded,
+    QueueTimeout,
+    RequestTimeout,
+)
 
 RETRY_AFTER_S = 1
 
@@ -67,6 +75,10 @@ def find_api_error(error: Exception) -> ApiError:
             return error
         case BadInput():
             return ApiError(400, str(error), param=error.param, code=error.code)
+        case QueueTimeout():
+            return unavailable(str(error), "queue_timeout")
+        case RequestTimeout():
+            return ApiError(504, str(error), type="server_error", code="request_timeout")
         case Overloaded():
             return unavailable(str(error) or "The server has no room for more requests.", "overloaded")
         case CapacityContractError():

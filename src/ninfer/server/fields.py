@@ -43,7 +43,6 @@ _REFUSED_EVERYWHERE: Mapping[str, _Asks] = {
     "use_beam_search": _anything,
     "length_penalty": _more_than_one,
     "min_tokens": _not_zero,
-    "ignore_eos": _anything,
     "stop_token_ids": _anything,
     "bad_words": _anything,
     "allowed_token_ids": _anything,

@@ -55,6 +55,7 @@ def prepare_chat(body: bytes, context: Context) -> Job:
         max_tokens=clamp_budget(budget, len(plan.tokens), max_context),
         stops=stops,
         logprobs=logprobs,
+        ignore_eos=fields.ignore_eos,
         parser=frontend.channel_parser(plan, chat),
     )
     return Job(ask, renderer, fields.stream, model)

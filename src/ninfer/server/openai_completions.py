@@ -60,7 +60,7 @@ def prepare_completion(body: bytes, context: Context) -> Job:
     )
     wanted = DEFAULT_MAX_TOKENS if fields.max_tokens is None else fields.max_tokens
     budget = clamp_budget(wanted, prompt_tokens, max_context)
-    ask = Ask(plan, params, budget, stops, fields.logprobs, PlainParser())
+    ask = Ask(plan, params, budget, stops, fields.logprobs, fields.ignore_eos, PlainParser())
     return Job(ask, renderer, fields.stream, model)
 
 
@@ -89,15 +89,9 @@ def _read_prompt(prompt: str | list[Any] | None, frontend: Frontend, max_context
 class PlainParser:
     """All text is content."""
 
-    def __init__(self) -> None:
-        self._characters = 0
-
     def push(self, text: str) -> list[ChannelEvent]:
         """The same text."""
-        if not text:
-            return []
-        start, self._characters = self._characters, self._characters + len(text)
-        return [ContentDelta(text, start)]
+        return [ContentDelta(text)] if text else []
 
     def finish(self, truncated: bool) -> list[ChannelEvent]:
         """Nothing is held back."""

@@ -83,6 +83,7 @@ class SamplingFields(msgspec.Struct):
     repetition_penalty: float | None = None
     logit_bias: dict[str, float] | None = None
     seed: int | None = None
+    ignore_eos: bool = False
     stop: str | list[str] | None = None
     stream: bool = False
     stream_options: StreamOptions | None = None

@@ -14,18 +14,19 @@ from typing import Protocol, TypeVar
 
 from ninfer.base.clock import Clock, unix_seconds
 from ninfer.config.options import ServerOptions
-from ninfer.frontend.channels import ChannelParser
+from ninfer.engine.core import HealthFacts
 from ninfer.frontend.frontend import Frontend
 from ninfer.frontend.plan import InputPlan
 from ninfer.ports.output import OutputSink
 from ninfer.ports.sampling import SamplingParams
-from ninfer.server.answer import AnswerAssembler
+from ninfer.server.answer import AnswerAssembler, TextParser
 from ninfer.server.bridge import EventBridge, Inbox
 from ninfer.server.errors import ApiError, unavailable
 from ninfer.server.generation import Generation, Submission
 from ninfer.server.journal import RequestRecord
 from ninfer.server.tokentrack import TokenTrack
 
+STALL_LIMIT_S = 60.0
 _TEXT_THREADS = 2
 _DRAIN_POLL_S = 0.05
 
@@ -43,6 +44,7 @@ class EngineCore(Protocol):
         max_tokens: int,
         stop: Sequence[str],
         logprobs: int | None,
+        ignore_eos: bool,
         sink: OutputSink,
     ) -> Submission:
         """Queue a request. Raises Overloaded."""
@@ -68,28 +70,31 @@ class ServedEngine(Protocol):
         """What the model's own files recommend."""
         ...
 
-    def find_failure(self) -> str | None:
-        """Why it cannot serve any more; None while it lives."""
+    def health(self) -> HealthFacts:
+        """A moment of it; takes no lock for long."""
         ...
 
 
 class Phase(Enum):
     LOADING = "loading"
     READY = "ready"
+    STALLED = "stalled"
+    """Requests are resident, and for too long none has moved."""
     DRAINING = "draining"
     FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One generation, ready for the engine. `wants_entries`: collect log-probabilities of content tokens."""
+    """One generation, ready for the engine."""
 
     plan: InputPlan
     params: SamplingParams
     max_tokens: int
     stops: tuple[str, ...]
     logprobs: int | None
-    parser: ChannelParser
+    ignore_eos: bool
+    parser: TextParser
 
 
 class Service:
@@ -120,18 +125,24 @@ class Service:
     def find_phase(self) -> tuple[Phase, str | None]:
         """The phase, and the reason when it is not READY."""
         if self._phase is Phase.READY and self._engine is not None:
-            failure = self._engine.find_failure()
-            if failure is not None:
-                return Phase.FAILED, failure
+            health = self._engine.health()
+            if health.failure is not None:
+                return Phase.FAILED, health.failure
+            if health.idle_s > STALL_LIMIT_S:
+                return Phase.STALLED, f"nothing has completed for {health.idle_s:.0f} s"
         return self._phase, self._reason
 
     def require_engine(self) -> ServedEngine:
         """The engine, or ApiError 503 with the phase as code."""
         phase, _ = self.find_phase()
-        if phase is Phase.READY and self._engine is not None:
+        if phase in (Phase.READY, Phase.STALLED) and self._engine is not None:  # a stalled engine may come back
             return self._engine
-        words = {Phase.LOADING: "is still loading", Phase.DRAINING: "is shutting down", Phase.FAILED: "has failed"}
-        raise unavailable(f"The model {words[phase]}.", phase.value)
+        words = {Phase.LOADING: "is still loading", Phase.DRAINING: "is shutting down"}
+        raise unavailable(f"The model {words.get(phase, 'has failed')}.", phase.value)
+
+    def find_load(self) -> HealthFacts | None:
+        """Lanes, running and waiting requests; None before the engine is there."""
+        return None if self._engine is None else self._engine.health()
 
     def find_model(self, name: str | None) -> str:
         """The name to answer under: the one asked for, or the served one when none is. ApiError 404 if unknown."""
@@ -161,6 +172,7 @@ class Service:
             max_tokens=ask.max_tokens,
             stop=ask.stops,
             logprobs=ask.logprobs,
+            ignore_eos=ask.ignore_eos,
             sink=self._bridge.make_sink(inbox),
         )
         generation.attach(submission)

@@ -1,19 +1,23 @@
 """Which token belongs to which channel, for `logprobs` and for `reasoning_tokens` (SAMP-09).
 
-Knows the raw text as the engine emits it (characters counted from 0) and the bytes of each token. The channel parser
-says which ranges of that text are reasoning and content; this file says which tokens lie there. A character may span
-tokens and a token may hold several characters, so ranges are compared in characters and reported in bytes.
+Knows the raw text as the engine emits it and the bytes of each token. The channel parser gives the text of each
+channel in order; the rest of the raw text are markers, blank lines around them and calls. So each piece is found again
+behind the one before it, and this file says which tokens lie there. A character may span tokens and a token may hold
+several characters, so places are counted in characters and reported in bytes.
 """
 
 from __future__ import annotations
 
 import codecs
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ninfer.ports.output import TokenOut
 from ninfer.ports.sampling import TokenLogprobs
+
+_THINK_MARKERS = ("<think>", "</think>")
+_CALL_CLOSE = "</tool_call>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +32,12 @@ class TokenEntry:
 
 @dataclass(slots=True)
 class _Tracked:
-    """A token that later ranges may still claim. `owners`: for each byte, the index of the character it is part of."""
+    """A token that later pieces may still claim. `owners`: for each byte, the index of the character it is part of."""
 
     data: bytes
     owners: list[int]
     logprobs: TokenLogprobs | None
     claimed: bytearray = field(default_factory=bytearray)
-    in_reasoning: bool = False
 
 
 class TokenTrack:
@@ -46,54 +49,105 @@ class TokenTrack:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._characters = 0
         self._open: deque[_Tracked] = deque()
+        self._text = ""  # raw text from `_frontier` on
+        self._frontier = 0
+        self._in_reasoning = False
+        self._calls = 0
         self.reasoning_tokens = 0
 
-    def add_tokens(self, tokens: Sequence[TokenOut]) -> None:
-        """Tokens in the order of the text; their text may come later."""
+    def add(self, text: str, tokens: Sequence[TokenOut]) -> None:
+        """More raw text, and tokens in its order; either may be ahead of the other."""
+        self._text += text
         for token in tokens:
             data = self._token_bytes(token.token_id)
             owners = [self._place(data[index : index + 1]) for index in range(len(data))]
             self._open.append(_Tracked(data, owners, token.logprobs))
 
-    def claim_reasoning(self, start: int, text: str) -> None:
-        """Characters [start, start + len(text)) are reasoning."""
-        stop = start + len(text)
-        for token in self._open:
-            if not token.owners or token.in_reasoning:
-                continue
-            if token.owners[0] >= stop:
-                break
-            if token.owners[-1] >= start:
-                token.in_reasoning = True
-                self.reasoning_tokens += 1
-        self._drop_before(stop)
+    def note_call(self) -> None:
+        """A call was read; its text lies before whatever is claimed next."""
+        self._calls += 1
 
-    def claim_content(self, start: int, text: str) -> tuple[TokenEntry, ...]:
-        """Characters [start, start + len(text)) are content. Entries of the tokens that end with them."""
-        stop = start + len(text)
-        if self._wants_entries:
-            for token in self._open:
-                if token.owners and token.owners[0] >= stop:
-                    break
-                token.claimed.extend(
-                    byte for byte, owner in zip(token.data, token.owners, strict=True) if start <= owner < stop
-                )
-        return self._drop_before(stop)
+    def claim_reasoning(self, text: str) -> None:
+        """This text is the next piece of reasoning."""
+        start, stop = self._move_to(text, is_reasoning=True)
+        for token in self._open:
+            if token.owners and token.owners[0] >= stop:
+                break
+            if token.owners and token.owners[-1] >= start and not token.claimed:
+                token.claimed.append(0)  # a mark: counted once, though more of the token may follow
+                self.reasoning_tokens += 1
+        while self._open and self._lies_below(self._open[0], stop):
+            self._open.popleft()
+
+    def claim_content(self, text: str) -> tuple[TokenEntry, ...]:
+        """This text is the next piece of content. Entries of the tokens that end with it."""
+        start, stop = self._move_to(text, is_reasoning=False)
+        if not self._wants_entries:
+            while self._open and self._lies_below(self._open[0], stop):
+                self._open.popleft()
+            return ()
+        for token in self._open:
+            if token.owners and token.owners[0] >= stop:
+                break
+            pairs = zip(token.data, token.owners, strict=True)
+            token.claimed.extend(byte for byte, owner in pairs if start <= owner < stop)
+        return tuple(self._close_below(stop))
 
     def finish(self) -> tuple[TokenEntry, ...]:
         """Entries of tokens that are content in part: what follows of them is in no channel."""
-        rest = tuple(_make_entry(token, self._token_bytes) for token in self._open if token.claimed)
-        self._open.clear()
-        return rest
+        return tuple(self._close_below(self._characters + 1)) if self._wants_entries and not self._in_reasoning else ()
 
-    def _drop_before(self, frontier: int) -> tuple[TokenEntry, ...]:
-        """Let go of tokens that lie wholly below a decided position."""
-        entries = []
-        while self._open and (not self._open[0].owners or self._open[0].owners[-1] < frontier):
+    def _move_to(self, text: str, *, is_reasoning: bool) -> tuple[int, int]:
+        """Find the piece; its characters [start, stop)."""
+        skipped = self._find(text, is_reasoning=is_reasoning)
+        if self._in_reasoning and not is_reasoning:
+            for token in self._open:
+                token.claimed.clear()
+        self._in_reasoning, self._calls = is_reasoning, 0
+        start = self._frontier + skipped
+        self._text = self._text[skipped + len(text) :]
+        self._frontier = start + len(text)
+        return start, self._frontier
+
+    def _find(self, text: str, *, is_reasoning: bool) -> int:
+        """Characters between the last piece and this one."""
+        for place in self._list_places(is_reasoning=is_reasoning):
+            while not self._text.startswith(text, place) and self._text[place : place + 1].isspace():
+                place += 1
+            if self._text.startswith(text, place):
+                return place
+        return max(self._text.find(text), 0)
+
+    def _list_places(self, *, is_reasoning: bool) -> Iterator[int]:
+        """Where the piece may begin, blank lines aside; the likeliest first."""
+        if self._calls:
+            place = 0
+            for passed in range(1, len(self._text)):
+                found = self._text.find(_CALL_CLOSE, place)
+                if found < 0:
+                    break
+                place = found + len(_CALL_CLOSE)
+                if passed >= self._calls:
+                    yield place
+        elif self._frontier == 0:
+            lead = len(self._text) - len(self._text.lstrip())
+            yield from (lead + len(word) for word in _THINK_MARKERS if self._text.startswith(word, lead))
+        elif self._in_reasoning and not is_reasoning:
+            close = self._text.find(_THINK_MARKERS[1])
+            if close >= 0:
+                yield close + len(_THINK_MARKERS[1])
+        yield 0
+
+    def _close_below(self, frontier: int) -> Iterator[TokenEntry]:
+        """Let go of tokens that lie wholly below a decided character."""
+        while self._open and self._lies_below(self._open[0], frontier):
             token = self._open.popleft()
             if token.claimed:
-                entries.append(_make_entry(token, self._token_bytes))
-        return tuple(entries)
+                yield self._make_entry(token)
+
+    @staticmethod
+    def _lies_below(token: _Tracked, frontier: int) -> bool:
+        return not token.owners or token.owners[-1] < frontier
 
     def _place(self, byte: bytes) -> int:
         """Index of the character that one more byte belongs to."""
@@ -101,9 +155,8 @@ class TokenTrack:
         self._characters += len(self._decoder.decode(byte))
         return max(before, self._characters - 1)
 
-
-def _make_entry(token: _Tracked, token_bytes: Callable[[int], bytes]) -> TokenEntry:
-    chosen = token.logprobs
-    assert chosen is not None, "log-probabilities were asked for"
-    top = tuple((token_bytes(token_id), value) for token_id, value in chosen.top)
-    return TokenEntry(bytes(token.claimed), chosen.chosen, top)
+    def _make_entry(self, token: _Tracked) -> TokenEntry:
+        chosen = token.logprobs
+        assert chosen is not None, "log-probabilities were asked for"
+        top = tuple((self._token_bytes(token_id), value) for token_id, value in chosen.top)
+        return TokenEntry(bytes(token.claimed), chosen.chosen, top)
