@@ -19,7 +19,6 @@ from ninfer.resource.sources import Source, SourceAsk
 from ninfer.sched.permits import find_victim, may_preempt
 
 from .failure import Endings
-from .pause import pause_destructively
 from .request import Phase, Request
 from .state import EngineState
 
@@ -88,16 +87,14 @@ class Admission:
                 return self._bind_anyhow(request) if alone and missing is not None else Outcome.WAITS
             if victim.in_flight:
                 return Outcome.SOON
-            pause_destructively(self._state, victim)
+            self._endings.pause(victim)
 
     def _bind_with_reclaim(self, request: Request) -> Missing | None:
         """Bind from the best source, giving up optional points but never the source itself (I8)."""
         while True:
             source = self._state.resources.list_sources(self._make_ask(request))[0]
-            missing = self._bind(request, source)
-            if missing is None:
-                return None
-            if not self._state.resources.reclaim(missing.shortfall, Right.NECESSARY, _keep(source)):
+            missing = self._bind_or_reclaim(request, source, Right.ENTRY)
+            if request.phase is Phase.BINDING or missing is not None:
                 return missing
 
     def _bind_anyhow(self, request: Request) -> Outcome:
@@ -110,11 +107,19 @@ class Admission:
             if source is None:
                 assert missing is not None
                 raise _broken_contract(request, missing)
-            missing = self._bind(request, source)
-            if missing is None:
+            missing = self._bind_or_reclaim(request, source, Right.NECESSARY)
+            if request.phase is Phase.BINDING:
                 return Outcome.BOUND
-            if not self._state.resources.reclaim(missing.shortfall, Right.NECESSARY, _keep(source)):
+            if missing is not None:
                 tried.add(source.quote.checkpoint)
+
+    def _bind_or_reclaim(self, request: Request, source: Source, right: Right) -> Missing | None:
+        """One attempt. None: it is bound, or room was made and everything must be quoted again (V-14)."""
+        missing = self._bind(request, source)
+        if missing is None or self._state.resources.reclaim(missing.shortfall, right, _keep(source)):
+            return None
+        frugal = self._state.resources.find_frugal(self._make_ask(request), source)
+        return missing if frugal is None else self._bind(request, frugal)
 
     def _bind(self, request: Request, source: Source) -> Missing | None:
         """Take lane, state and first permit together, or change nothing."""

@@ -17,6 +17,7 @@ from ninfer.base.errors import (
 )
 from ninfer.ports.output import FinishReason
 
+from .pause import pause_destructively
 from .request import Interrupt, Phase, Request
 from .state import EngineState
 from .stops import Verdict
@@ -74,6 +75,13 @@ class Endings:
             self.fail(request, RequestFailed(f"the request ended with an internal error ({type(error).__name__})"))
         self._state.audit()
 
+    def pause(self, request: Request) -> None:
+        """Pause destructively; an error in that ends the paused request only."""
+        try:
+            pause_destructively(self._state, request)
+        except Exception as error:
+            self.contain(request, error)
+
     def abandon(self, error: NInferError) -> None:
         """The engine failed or stops at once: everybody hears it; contents are not touched any more."""
         for request in list(self._state.requests.values()):
@@ -91,7 +99,7 @@ class Endings:
             state.queue.leave(ticket)
         request.sequence = request.record = request.lane = None  # first: a clean-up that fails is not repeated
         if sequence is not None:
-            del state.by_sequence[sequence]
+            state.by_sequence.pop(sequence, None)
             if keeps_end and state.resources.keeps_points and record is not None:
                 point = state.program.freeze_end(sequence)
                 state.resources.publish_end(record, point, state.program.point_frontier(point))

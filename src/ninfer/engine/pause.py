@@ -18,9 +18,9 @@ def pause_destructively(state: EngineState, request: Request) -> None:
     assert not request.in_flight, "J4: pauses happen at commit boundaries"
     assert request.sequence is not None
     assert request.ticket != state.recovering, "J4: the holder of a full permit is not preempted"
-    del state.by_sequence[request.sequence]
-    state.program.release(request.sequence)
-    request.sequence = request.lane = None
+    sequence, request.sequence, request.lane = request.sequence, None, None  # first: an error releases only once
+    del state.by_sequence[sequence]
+    state.program.release(sequence)
     if request.record is not None:
         state.resources.vacate(request.record)
         request.record = None

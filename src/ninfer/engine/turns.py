@@ -18,7 +18,6 @@ from ninfer.sched.permits import find_victim, order_of_asking
 
 from .draws import uniform
 from .failure import Endings
-from .pause import pause_destructively
 from .request import Phase, Request
 from .state import EngineState
 
@@ -122,7 +121,7 @@ class Turns:
                 return False
             if state.requests[victim].in_flight:
                 return False
-            pause_destructively(state, state.requests[victim])
+            self._endings.pause(state.requests[victim])
 
     def _reserve(self, request: Request) -> Shortfall | None:
         assert request.sequence is not None

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import assert_never
 
 from ninfer.base.ids import Handle, Ticket
 from ninfer.base.outcome import Shortfall
 from ninfer.base.pools import PAGE_TOKENS, Amounts, Pool
-from ninfer.ports.native import Bound, NativeProgram
+from ninfer.ports.native import Bound, HandOver, NativeProgram
 from ninfer.ports.output import LossReport
 
 from .continuation import Continuation, History
@@ -53,6 +54,14 @@ class ResourceManager:
     def list_sources(self, ask: SourceAsk) -> list[Source]:
         """Verified ways to start, best first, root among them. Valid until anything changes (V-14)."""
         return rank_sources(ask, self._list_candidates(ask), lambda point, at: self._quote(ask, point, at), self._costs)
+
+    def find_frugal(self, ask: SourceAsk, source: Source) -> Source | None:
+        """The same source with its input point given up for the active state, where slots are too few for both (F3)."""
+        quote = source.quote
+        if quote.checkpoint is None or not quote.takes_over or quote.hand_over is not HandOver.FORK:
+            return None
+        frugal = self._quote(ask, quote.checkpoint, quote.frontier, gives_up_point=True)
+        return frugal if frugal is not None and frugal.quote.hand_over is HandOver.MOVE else None
 
     def adopt(
         self,
@@ -106,19 +115,27 @@ class ResourceManager:
         self._forget(point)
 
     def reclaim(self, shortfall: Shortfall, right: Right, keep: frozenset[Handle] = frozenset(), gain: int = 0) -> bool:
-        """End optional points until the gap is closed. False: it cannot be closed (a capture then deletes nothing).
+        """End optional points until the gap is closed. False: it cannot be closed.
 
         `keep`: points that must stay (the own source). `gain`: tokens of added coverage, the budget of a capture (I9).
+        Only NECESSARY may give up points without closing the gap.
         """
-        if right is Right.CAPTURE and not self._may_replace(shortfall, keep, gain):
-            return False
+        match right:
+            case Right.CAPTURE:
+                allowed = self._may_replace(shortfall, keep, gain)
+            case Right.ENTRY:
+                allowed = self._can_close(shortfall, keep)
+            case Right.NECESSARY:
+                allowed = True
+            case _:
+                assert_never(right)
         gap = shortfall.gap
-        while gap > 0:
+        while allowed and gap > 0:
             ranked = self._rank(shortfall.pool, keep)
             if not ranked:
                 return False
             gap -= self._delete(ranked[0])[shortfall.pool]
-        return True
+        return allowed
 
     def explain(self, history: History, limit: int, source: Source) -> LossReport:
         """Why `source` was not deeper (settled decision 14). Ask before it is adopted."""
@@ -155,13 +172,16 @@ class ResourceManager:
             yield from self._index.find(ask.digests, ask.limit)
         yield None, 0
 
-    def _quote(self, ask: SourceAsk, point: Handle | None, frontier: int) -> Source | None:
+    def _quote(
+        self, ask: SourceAsk, point: Handle | None, frontier: int, *, gives_up_point: bool = False
+    ) -> Source | None:
         record = self._owners[point] if point is not None else None
         quote = self._program.quote_source(
             ask.prompt,
             point,
             takes_over=record is not None and record.user is None,
             first_unit_tokens=ask.first_unit_end(frontier) - frontier,
+            gives_up_point=gives_up_point,
         )
         if quote is None:
             return None
@@ -186,6 +206,18 @@ class ResourceManager:
             if gap <= 0:
                 return True
         return False
+
+    def _can_close(self, shortfall: Shortfall, keep: frozenset[Handle]) -> bool:
+        """Whether enough could be freed: each slot's action, or of the nested page actions of a record the largest.
+
+        Careful: pages that several records share may give more than this sum.
+        """
+        largest: dict[object, int] = {}
+        for ranked in self._rank(shortfall.pool, keep):
+            points = ranked.action.points
+            key = points if shortfall.pool is Pool.STATE else self._owners[points[0]].serial
+            largest[key] = max(largest.get(key, 0), ranked.useful)
+        return sum(largest.values()) >= shortfall.gap
 
     def _rank(self, pool: Pool, keep: frozenset[Handle]) -> list[Ranked]:
         capacity = self._program.occupancy().capacity[Pool.STATE]

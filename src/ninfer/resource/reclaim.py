@@ -25,7 +25,9 @@ class Right(Enum):
     """Who asks for room (I8)."""
 
     NECESSARY = "necessary"
-    """Execution of an admitted or entering request: any optional point but its own source."""
+    """Execution of an admitted request: any optional point but its own source, for whatever it gives."""
+    ENTRY = "entry"
+    """A request that enters or resumes: the same points, but only when they close the gap."""
     CAPTURE = "capture"
     """An optional save: inactive ordinary records only, and never for a greater loss than its own gain (E3)."""
 
