@@ -28,7 +28,7 @@ class Owned:
 
 def audit_stores(stores: ContextStores, owners: Sequence[Owned]) -> None:
     """Recount everything from the owners up. AssertionError names the first difference."""
-    _audit_each(stores)
+    stores.audit()
     writers = sorted(owner.writes for owner in owners)
     writing = sorted(directory.serial for directory in stores.directories if directory.has_writer)
     assert writers == writing, f"V-09: histories {writing} have writers, sequences write {writers}"
@@ -47,16 +47,6 @@ def audit_stores(stores: ContextStores, owners: Sequence[Owned]) -> None:
         reserved = stores.reservations.count_reserved()[pool]
         assert owned + reserved + cells.free_cells == cells.capacity, f"V-01: {pool.value} does not add up"
     assert not references, f"V-02: owners refer to cells that do not exist: {references}"
-
-
-def _audit_each(stores: ContextStores) -> None:
-    stores.slots.audit()
-    for pages in stores.pages.values():
-        pages.audit()
-    stores.reservations.audit()
-    stores.leases.audit()
-    stores.directories.audit()
-    stores.checkpoints.audit()
 
 
 def _count_references(stores: ContextStores, owners: Sequence[Owned]) -> dict[tuple[Pool, int], int]:

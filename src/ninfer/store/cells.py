@@ -135,11 +135,9 @@ class CellPool:
     def drop(self, cell: int) -> bool:
         """One owner less; True when that was the last one and the cell is free again."""
         assert self._refs[cell] > 0, f"V-02: cell {cell} of {self.pool.value} has no owner to drop"
+        assert self._refs[cell] > self._readers[cell], f"V-03: cell {cell} of {self.pool.value} is only being read"
         self._epoch.advance()
         self._refs[cell] -= 1
-        assert self._refs[cell] >= self._readers[cell], (
-            f"V-03: cell {cell} of {self.pool.value} is dropped by an owner too many"
-        )
         if self._refs[cell]:
             return False
         if self._state[cell] == CellState.FILLING:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 
+
+@dataclass(slots=True)
 class Epoch:
     """Shared by all stores of one Program. Every change of a store advances it."""
 
-    __slots__ = ("value",)
-
-    def __init__(self) -> None:
-        self.value = 0
+    value: int = 0
 
     def advance(self) -> None:
         """Void every quote made so far."""

@@ -40,3 +40,13 @@ class ContextStores:
         """Slots and pages taken without complete content yet."""
         pools = {pool: pages.unfilled_cells for pool, pages in self.pages.items()}
         return Amounts.of({Pool.STATE: self.slots.unfilled_cells, **pools})
+
+    def audit(self) -> None:
+        """Each store is sound in itself; `audit_stores` compares them with their owners."""
+        self.slots.audit()
+        for pages in self.pages.values():
+            pages.audit()
+        self.reservations.audit()
+        self.leases.audit()
+        self.directories.audit()
+        self.checkpoints.audit()
