@@ -17,6 +17,7 @@ from ninfer.frontend.template import RESERVED_NAMES
 
 TemplateMessage = dict[str, object]
 
+_LENIENT_JSON = json.JSONDecoder(strict=False)
 _INLINE_REASONING = re.compile(r"\s*<think>(.*?)</think>\n*(.*)", re.DOTALL)
 _SYSTEM_ROLES = (Role.SYSTEM, Role.DEVELOPER)
 
@@ -173,7 +174,7 @@ def _parse_arguments(text: str) -> dict[str, object] | None:
     if not text.strip():
         return {}
     try:
-        value = json.loads(text, strict=False)
+        value = _LENIENT_JSON.decode(text)
     except (ValueError, RecursionError):
         return None
     if value is None:

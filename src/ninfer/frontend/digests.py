@@ -13,10 +13,12 @@ from ninfer.base.identity import PrefixDigests
 from ninfer.base.pools import PAGE_TOKENS
 
 _PAGE_BYTES = 4 * PAGE_TOKENS
+_SUPERSEDED_PAGES = 4
+"""A prompt that another one repeats up to its last few pages is not remembered beside it."""
 
 
 class RecentDigests:
-    """Digest chains of the last few text prompts. Safe for use by several threads."""
+    """Digest chains of the last few prompts. Safe for use by several threads."""
 
     def __init__(self, execution_identity: bytes, remembered_prompts: int) -> None:
         self._root = PrefixDigests(execution_identity)
@@ -29,23 +31,33 @@ class RecentDigests:
         with self._lock:
             recent = list(self._recent)
         pages, source = 0, self._root
-        for known, chain in recent:
-            shared = _shared_pages(known, content)
-            if shared > pages:
-                pages, source = shared, chain
+        for known, chain in reversed(recent):
+            # Equal digests stand for equal pages so far; the next page is compared as it is.
+            if chain.pages > pages and chain.at_page(pages) == source.at_page(pages):
+                shared = _shared_pages(known, content, pages)
+                if shared > pages:
+                    pages, source = shared, chain
         digests = source.fork(pages)
         digests.extend_to(tokens, len(tokens))
+        kept = digests.fork(digests.pages)
         with self._lock:
-            covered = [entry for entry in self._recent if content.startswith(entry[0])]
-            for entry in covered:
+            for entry in [entry for entry in self._recent if _supersedes(kept, entry[1])]:
                 self._recent.remove(entry)
-            self._recent.append((content, digests.fork(digests.pages)))
+            self._recent.append((content, kept))
         return digests
 
 
-def _shared_pages(left: bytes, right: bytes) -> int:
-    """Complete pages at the front that are equal."""
-    low, high = 0, min(len(left), len(right)) // _PAGE_BYTES
+def _supersedes(fresh: PrefixDigests, old: PrefixDigests) -> bool:
+    common = max(0, old.pages - _SUPERSEDED_PAGES)
+    return 0 < common <= fresh.pages and fresh.at_page(common) == old.at_page(common)
+
+
+def _shared_pages(left: bytes, right: bytes, known_pages: int) -> int:
+    """Complete pages at the front that are equal; the first `known_pages` are known to be."""
+    low, high = known_pages, min(len(left), len(right)) // _PAGE_BYTES
+    first = slice(low * _PAGE_BYTES, (low + 1) * _PAGE_BYTES)
+    if low >= high or left[first] != right[first]:
+        return low
     while low < high:
         middle = (low + high + 1) // 2
         if left[low * _PAGE_BYTES : middle * _PAGE_BYTES] == right[low * _PAGE_BYTES : middle * _PAGE_BYTES]:

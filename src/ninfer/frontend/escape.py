@@ -46,7 +46,7 @@ class ControlText:
     def __init__(self, tokens: Sequence[str]) -> None:
         assert all(len(token) >= 2 for token in tokens), "a control token of one character cannot be told from text"
         self.tokens = tuple(sorted(set(tokens), key=lambda token: (-len(token), token)))
-        self._first = frozenset(token[0] for token in self.tokens)
+        self._first = tuple(sorted({token[0] for token in self.tokens}))
         self._longest = max((len(token) for token in self.tokens), default=0)
         # Only the first character is consumed, so spellings that overlap are all broken.
         heads = (f"{re.escape(token[0])}(?={re.escape(token[1:])})" for token in self.tokens)
@@ -54,7 +54,7 @@ class ControlText:
         # A shared first character outside the group lets the search run at memchr speed.
         if len(self._first) == 1:
             rest = "|".join(re.escape(token[1:]) for token in self.tokens)
-            self._split = re.compile(f"({re.escape(next(iter(self._first)))}(?:{rest}))")
+            self._split = re.compile(f"({re.escape(self._first[0])}(?:{rest}))")
         else:
             self._split = re.compile("(" + ("|".join(map(re.escape, self.tokens)) or r"(?!)") + ")")
 
@@ -63,10 +63,10 @@ class ControlText:
         text = replace_surrogates(text)
         if BREAK in text:
             text = text.replace(BREAK, BREAK + BREAK)
-        if not any(first in text for first in self._first):
-            return text
-        text = self._break.sub(lambda found: found.group() + BREAK, text)
-        return self._break_tail(text)
+        for first in self._first:
+            if first in text:
+                return self._break_tail(self._break.sub(lambda found: found.group() + BREAK, text))
+        return text
 
     def escape_value(self, value: object) -> object:
         """The same for every string, keys included, of a JSON-like value."""

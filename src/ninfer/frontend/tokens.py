@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import accumulate
@@ -18,10 +17,10 @@ from threading import Lock
 from tokenizers import Tokenizer
 
 from ninfer.base.buffers import IntBuffer
-from ninfer.frontend.escape import ControlText, unescape
+from ninfer.frontend.escape import BREAK, ControlText, unescape
 from ninfer.frontend.files import AddedToken
 
-_NO_TOKENS = array("i")
+_INT_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,35 +38,41 @@ class EncodedText:
 
 
 class SegmentTokenizer:
-    """Tokenises rendered and raw text. Safe for use by several threads."""
+    """Tokenises rendered and raw text. Safe for use by several threads.
+
+    Tokens of text segments are remembered in two generations: what is used moves to the young one, and when that is
+    full the old one is forgotten. A hit costs one look-up and writes nothing.
+    """
 
     def __init__(self, plain: Tokenizer, added: Iterable[AddedToken], *, remembered_chars: int) -> None:
         """`remembered_chars`: bound on the text whose tokens are kept."""
         added = tuple(added)
         self.control = ControlText([token.text for token in added])
         self._plain = plain
-        self._control_tokens = {token.text: array("i", [token.id]) for token in added}
-        self._capacity_chars = remembered_chars
-        self._remembered: OrderedDict[str, array[int]] = OrderedDict()
-        self._remembered_chars = 0
+        self._control_runs = {token.text: _run([token.id]) for token in added}
+        self._generation_chars = remembered_chars // 2
+        self._young: dict[str, bytes] = {"": b""}
+        self._old: dict[str, bytes] = {}
+        self._young_chars = 0
         self._lock = Lock()
 
     def encode(self, rendered: str) -> EncodedText:
         """Tokens of protected text: control tokens where the template wrote them, plain text everywhere else."""
         pieces = self.control.split(rendered)
-        runs = self._encode_pieces(pieces)
-        tokens = IntBuffer(b"".join([run.tobytes() for run in runs]))
+        texts = pieces[::2]
+        runs = self._encode_pieces([unescape(text) for text in texts] if BREAK in rendered else texts, pieces[1::2])
         char_ends = list(accumulate(map(len, pieces)))
-        token_ends = list(accumulate(map(len, runs)))
-        return EncodedText(tokens, pieces, char_ends, token_ends)
+        token_ends = [end // _INT_BYTES for end in accumulate(map(len, runs))]
+        return EncodedText(IntBuffer(b"".join(runs)), pieces, char_ends, token_ends)
 
     def encode_raw(self, text: str) -> IntBuffer:
         """Tokens of a raw prompt, in which the caller may write control tokens (a completion has no template)."""
-        return IntBuffer(b"".join([run.tobytes() for run in self._encode_pieces(self.control.split(text), raw=True)]))
+        pieces = self.control.split(text)
+        return IntBuffer(b"".join(self._encode_pieces(pieces[::2], pieces[1::2])))
 
-    def encode_text(self, text: str) -> array[int]:
-        """Tokens of plain text; never a control token."""
-        return array("i", self._plain.encode_batch_fast([text], add_special_tokens=False)[0].ids)
+    def encode_text(self, text: str) -> bytes:
+        """Tokens of plain text as int32 bytes; never a control token."""
+        return _run(self._plain.encode_batch_fast([text], add_special_tokens=False)[0].ids)
 
     def frontier_at(self, encoded: EncodedText, position: int) -> int | None:
         """The exact token frontier of a character position of the rendered text, if there is one (D4, D13).
@@ -88,7 +93,7 @@ class SegmentTokenizer:
         before = self.encode_text(unescape(segment[: position - begin]))
         behind = self.encode_text(unescape(segment[position - begin :]))
         whole = encoded.tokens.to_bytes(first, encoded.token_ends[piece])
-        return first + len(before) if (before + behind).tobytes() == whole else None
+        return first + len(before) // _INT_BYTES if before + behind == whole else None
 
     def floor_frontier(self, encoded: EncodedText, position: int) -> int:
         """The exact frontier at `position`, or else at the start of the piece that holds it."""
@@ -101,41 +106,43 @@ class SegmentTokenizer:
     def _piece_start(encoded: EncodedText, piece: int) -> tuple[int, int]:
         return (encoded.char_ends[piece - 1], encoded.token_ends[piece - 1]) if piece else (0, 0)
 
-    def _encode_pieces(self, pieces: list[str], *, raw: bool = False) -> list[array[int]]:
-        runs: list[array[int]] = []
-        missing: dict[str, list[int]] = {}
-        remembered, control = self._remembered, self._control_tokens
-        with self._lock:
-            for place, piece in enumerate(pieces):
-                if place % 2:
-                    runs.append(control[piece])
-                    continue
-                text = piece if raw else unescape(piece)
-                run = remembered.get(text) if text else _NO_TOKENS
-                if run is None:
-                    missing.setdefault(text, []).append(place)
-                    run = _NO_TOKENS
-                elif text:
-                    remembered.move_to_end(text)
-                runs.append(run)
+    def _encode_pieces(self, texts: list[str], controls: list[str]) -> list[bytes]:
+        """Token runs of text, control token, text, ...; one text more than control tokens."""
+        look_up = self._young.get
+        found = [look_up(text) for text in texts]
+        missing = {text: b"" for text, run in zip(texts, found, strict=True) if run is None}
+        runs: list[bytes] = [b""] * (len(texts) + len(controls))
         if missing:
-            for (text, places), run in zip(missing.items(), self._encode_new(list(missing)), strict=True):
-                for place in places:
-                    runs[place] = run
-                self._remember(text, run)
+            self._fill(missing)
+            found = [missing[text] if run is None else run for text, run in zip(texts, found, strict=True)]
+        runs[::2] = [run for run in found if run is not None]
+        runs[1::2] = [self._control_runs[control] for control in controls]
         return runs
 
-    def _encode_new(self, texts: list[str]) -> list[array[int]]:
-        encodings = self._plain.encode_batch_fast(texts, add_special_tokens=False)
-        return [array("i", encoding.ids) for encoding in encodings]
-
-    def _remember(self, text: str, run: array[int]) -> None:
-        if len(text) * 2 > self._capacity_chars:
-            return
+    def _fill(self, missing: dict[str, bytes]) -> None:
+        """Give each text its run, from the old generation or from the tokenizer, and remember it as used."""
+        fresh = []
+        for text in missing:
+            known = self._old.get(text)
+            if known is None:
+                fresh.append(text)
+            else:
+                missing[text] = known
+        encodings = self._plain.encode_batch_fast(fresh, add_special_tokens=False) if fresh else []
+        for text, encoding in zip(fresh, encodings, strict=True):
+            missing[text] = _run(encoding.ids)
         with self._lock:
-            if text not in self._remembered:
-                self._remembered[text] = run
-                self._remembered_chars += len(text)
-            while self._remembered_chars > self._capacity_chars:
-                dropped, _ = self._remembered.popitem(last=False)
-                self._remembered_chars -= len(dropped)
+            for text, run in missing.items():
+                self._remember(text, run)
+
+    def _remember(self, text: str, run: bytes) -> None:
+        if len(text) > self._generation_chars or text in self._young:
+            return
+        if self._young_chars + len(text) > self._generation_chars:
+            self._old, self._young, self._young_chars = self._young, {"": b""}, 0
+        self._young[text] = run
+        self._young_chars += len(text)
+
+
+def _run(ids: list[int]) -> bytes:
+    return array("i", ids).tobytes()
