@@ -18,7 +18,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
 
 
-class ByteCount(click.ParamType):
+class ByteCount(click.ParamType[int]):
     """A whole number of bytes, with an optional unit: 1048576, 64MiB, 8GiB."""
 
     name = "bytes"
@@ -32,7 +32,7 @@ class ByteCount(click.ParamType):
         return int(found[1]) * _UNITS[found[2]]
 
 
-class TokensOrAuto(click.ParamType):
+class TokensOrAuto(click.ParamType[Any]):
     """A number of tokens, or `auto`."""
 
     name = "tokens|auto"

@@ -18,11 +18,11 @@ _Asks = Callable[[Any], bool]
 
 
 def _anything(value: Any) -> bool:
-    return value not in (False, None, "") and value != [] and value != {}
+    return bool(value not in (False, None, "") and value != [] and value != {})
 
 
 def _more_than_one(value: Any) -> bool:
-    return value != 1
+    return bool(value != 1)
 
 
 def _not_text_format(value: Any) -> bool:
@@ -34,7 +34,7 @@ def _not_zero(value: Any) -> bool:
 
 
 def _beyond_text(value: Any) -> bool:
-    return value != ["text"] and value != []
+    return bool(value != ["text"] and value != [])
 
 
 _REFUSED_EVERYWHERE: Mapping[str, _Asks] = {

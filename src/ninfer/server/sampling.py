@@ -75,7 +75,7 @@ def _read_seed(value: int | None) -> int:
         return secrets.randbits(_SEED_BITS - 1)
     if not -(2**63) <= value < 2**64:
         raise invalid("seed must fit in 64 bits.", param="seed")
-    return value % 2**_SEED_BITS
+    return value % (1 << _SEED_BITS)
 
 
 def _read_bias(bias: Mapping[str, float] | None, vocab_tokens: int) -> Mapping[int, float]:
