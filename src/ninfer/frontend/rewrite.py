@@ -60,10 +60,14 @@ def find_rewrite(
     frame = _find_frame(template, kwargs)
     if frame is None or not rendered.endswith(frame.header):
         return _replay_without_probe(template, rendered, messages, tools, kwargs)
-    probe = _render_probe(template, rendered, messages, tools, kwargs)
+    marked = None if CONTENT_END in rendered else _mark_last_words(messages)
+    probe = _render_probe(template, marked or messages, tools, kwargs)
+    if marked is not None and (probe is None or not _mark_was_ignored(probe, rendered)):
+        probe = _render_probe(template, messages, tools, kwargs)
     if probe is None:
         return _replay_without_probe(template, rendered, messages, tools, kwargs)
-    text, content_end = probe
+    content_end = probe.find(CONTENT_END) if marked is not None and probe.count(CONTENT_END) == 1 else None
+    text = probe if marked is None else probe.replace(CONTENT_END, "")
     header_start = len(rendered) - len(frame.header)
     if text.startswith(rendered[:header_start]):
         kind, point = RewriteKind.RESPONSE_REPLAY, header_start
@@ -73,7 +77,7 @@ def find_rewrite(
         kind, point = RewriteKind.TURN_CLOSURE, rendered.rfind(frame.opening, 0, shared_end)
         if point < 0:
             return None
-    if content_end is None or content_end > point or rendered[content_end:point] != frame.closing:
+    if content_end is not None and (content_end > point or rendered[content_end:point] != frame.closing):
         content_end = None
     return Rewrite(kind, point, content_end, shared_end)
 
@@ -103,28 +107,33 @@ def _find_frame(template: ChatTemplate, kwargs: Mapping[str, object]) -> _Frame 
     return _Frame(closing=bare[found + len(_PROBE_QUESTION) :], header=headed[len(bare) :])
 
 
+def _mark_last_words(messages: Sequence[TemplateMessage]) -> list[TemplateMessage] | None:
+    """The messages with the end of the last user or system message's content marked; None when it has no content."""
+    said = max((place for place, message in enumerate(messages) if message["role"] in _SAID_ROLES), default=None)
+    marked = None if said is None else with_content_end_marked(messages[said])
+    return None if said is None or marked is None else [*messages[:said], marked, *messages[said + 1 :]]
+
+
+def _mark_was_ignored(probe: str, rendered: str) -> bool:
+    """Whether the template printed the marked words as it prints them unmarked."""
+    end = probe.find(CONTENT_END)
+    return end >= 0 and rendered.startswith(probe[:end])
+
+
 def _render_probe(
     template: ChatTemplate,
-    rendered: str,
     messages: Sequence[TemplateMessage],
     tools: Sequence[Mapping[str, object]],
     kwargs: Mapping[str, object],
-) -> tuple[str, int | None] | None:
-    """The probe's text, and where the content of the last user or system message ends in it, if printed once."""
-    probed = list(messages)
-    said = max((place for place, message in enumerate(probed) if message["role"] in _SAID_ROLES), default=None)
-    if said is not None and CONTENT_END not in rendered:
-        probed[said] = with_content_end_marked(probed[said]) or probed[said]
+) -> str | None:
+    """The conversation with an answer and another user turn behind it; None when the template refuses that."""
+    probed = [*messages]
     probed.append({"role": "assistant", "content": _PROBE_ANSWER})
     probed.append({"role": "user", "content": _PROBE_QUESTION})
     try:
-        text = template.render(probed, tools, kwargs, generation_prompt=True)
+        return template.render(probed, tools, kwargs, generation_prompt=True)
     except BadInput:
         return None
-    if CONTENT_END in rendered:
-        return text, None
-    content_end = text.find(CONTENT_END) if text.count(CONTENT_END) == 1 else None
-    return text.replace(CONTENT_END, ""), content_end
 
 
 def _replay_without_probe(
