@@ -62,7 +62,7 @@ def find_rewrite(
         return _replay_without_probe(template, rendered, messages, tools, kwargs)
     marked = None if CONTENT_END in rendered else _mark_last_words(messages)
     probe = _render_probe(template, marked or messages, tools, kwargs)
-    if marked is not None and (probe is None or not _mark_was_ignored(probe, rendered)):
+    if marked is not None and (probe is None or not _mark_was_ignored(probe, rendered, frame.closing)):
         probe = _render_probe(template, messages, tools, kwargs)
     if probe is None:
         return _replay_without_probe(template, rendered, messages, tools, kwargs)
@@ -114,10 +114,10 @@ def _mark_last_words(messages: Sequence[TemplateMessage]) -> list[TemplateMessag
     return None if said is None or marked is None else [*messages[:said], marked, *messages[said + 1 :]]
 
 
-def _mark_was_ignored(probe: str, rendered: str) -> bool:
-    """Whether the template printed the marked words as it prints them unmarked."""
+def _mark_was_ignored(probe: str, rendered: str, closing: str) -> bool:
+    """Whether the template printed the marked words as it prints them unmarked, and closed them as usual."""
     end = probe.find(CONTENT_END)
-    return end >= 0 and rendered.startswith(probe[:end])
+    return end >= 0 and rendered.startswith(probe[:end]) and rendered.startswith(closing, end)
 
 
 def _render_probe(
