@@ -29,7 +29,7 @@ class Inbox:
         self.unread_bytes = 0
 
     def limit(self, unread_bytes: int, on_overflow: Callable[[], None]) -> None:
-        """Call `on_overflow`, once, when more than `unread_bytes` wait to be taken (LIFE-06)."""
+        """Call `on_overflow` with every event that comes while more than `unread_bytes` wait (LIFE-06)."""
         self._limit_bytes, self._on_overflow = unread_bytes, on_overflow
 
     def put(self, event: Event) -> None:
@@ -38,8 +38,7 @@ class Inbox:
         self.unread_bytes += _count_bytes(event)
         self._wake.set()
         if self._on_overflow is not None and self._limit_bytes is not None and self.unread_bytes > self._limit_bytes:
-            overflow, self._on_overflow = self._on_overflow, None
-            overflow()
+            self._on_overflow()
 
     def wake(self) -> None:
         """Make `wait` return although nothing may wait."""

@@ -61,7 +61,7 @@ class Generation:
             self._submission.cancel()
 
     def limit_unread(self, limit_bytes: int, on_overflow: Callable[[], None]) -> None:
-        """Call `on_overflow` once when the engine is that far ahead of the listener."""
+        """Call `on_overflow` whenever the engine is that far ahead of the listener."""
         self._inbox.limit(limit_bytes, on_overflow)
 
     async def next_events(self, timeout_s: float | None) -> list[AnswerEvent]:

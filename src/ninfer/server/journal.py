@@ -26,7 +26,6 @@ class RequestRecord:
     param: str | None = None
     finish: str | None = None
     model: str | None = None
-    session: str | None = None
     stream: bool | None = None
     body_bytes: int | None = None
     plan_s: float | None = None

@@ -137,8 +137,13 @@ class Service:
         phase, _ = self.find_phase()
         if phase in (Phase.READY, Phase.STALLED) and self._engine is not None:  # a stalled engine may come back
             return self._engine
-        words = {Phase.LOADING: "is still loading", Phase.DRAINING: "is shutting down"}
-        raise unavailable(f"The model {words.get(phase, 'has failed')}.", phase.value)
+        match phase:
+            case Phase.LOADING:
+                raise unavailable("The model is still loading.", "loading")
+            case Phase.DRAINING:
+                raise unavailable("The server is shutting down.", "draining")
+            case _:
+                raise unavailable("The engine has failed.", "engine_failed")
 
     def find_load(self) -> HealthFacts | None:
         """Lanes, running and waiting requests; None before the engine is there."""

@@ -139,6 +139,7 @@ class _EventWriter:
             self._deadline = None
 
     def _give_up_now(self) -> None:
+        """Too much waits. That is the reader's fault only while a write is stuck."""
         if self._deadline is not None:
             self._deadline.reschedule(0.0)
 
