@@ -1,0 +1,260 @@
+"""Random tools, requests for them in words, the calls that follow and results with their one canonical answer."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from training import words as W
+from training.phrases import tool_texts as T
+from training.source import Source
+from training.world import article, capital
+
+Json = Any  # what json.dumps takes
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """One parameter of a tool."""
+
+    name: str
+    kind: str
+    description: str
+    ways: tuple[str, ...]
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """One declared function and how a user names its deed."""
+
+    name: str
+    deed: str
+    noun: str
+    params: tuple[Param, ...]
+    required: int
+    schema: dict[str, Json]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call as the chat template wants it, and what the user would say to get it (a deed with its arguments)."""
+
+    name: str
+    arguments: dict[str, Json]
+    deed: str
+    asked: str
+    label: str
+
+
+_TYPES = {"int": "integer", "number": "number", "bool": "boolean", "names": "array", "words": "array", "numbers": "array"}
+_ASKABLE = frozenset(("get", "find", "check", "show", "look_up", "lookup", "fetch", "calculate", "query", "read", "search", "list", "measure"))
+_GROUPS = {"int": "amount", "number": "amount", "phrase": "text", "oneword": "text", "title": "text", "colour": "text", "time": "when", "date": "when",
+           "weekday": "when", "symbol": "code", "names": "name", "words": "text", "numbers": "amount"}  # fmt: skip
+_SIZES = ("small", "medium", "large", "tiny", "huge")
+_UNITS = ("celsius", "fahrenheit", "km", "miles", "kilos", "pounds", "metres", "metric", "imperial")
+
+
+def _schema(name: str, description: str, params: tuple[Param, ...], required: int) -> dict[str, Json]:
+    properties: dict[str, Json] = {}
+    for p in params:
+        entry: dict[str, Json] = {"type": _TYPES.get(p.kind, "string")}
+        if entry["type"] == "array":
+            entry["items"] = {"type": "number" if p.kind == "numbers" else "string"}
+        if p.choices:
+            entry["enum"] = list(p.choices)
+        if p.description:
+            entry["description"] = p.description
+        properties[p.name] = entry
+    body: dict[str, Json] = {"name": name}
+    if description:
+        body["description"] = description
+    body["parameters"] = {"type": "object", "properties": properties}
+    if required:
+        body["parameters"]["required"] = [p.name for p in params[:required]]
+    return {"type": "function", "function": body}
+
+
+def make_tool(s: Source) -> Tool:
+    """A tool with 0 to 3 parameters; its name and its words fit each other."""
+    h = s.held_out
+    verb, told, said = s.pick(T.VERBS_HELD_OUT if h else T.VERBS)
+    noun = s.pick(T.NOUNS_HELD_OUT if h else T.NOUNS)
+    if not h and s.chance(0.3):
+        noun = s.word(W.OBJECTS if s.chance(0.5) else W.COMMON, 0.6)
+    if not h and s.chance(0.15):
+        verb = said = s.word(W.COMMON, 0.6)
+        told = capital(verb)
+    pool = T.PARAMS_HELD_OUT if h else T.PARAMS
+    params: dict[str, Param] = {}
+    for _ in range(s.pick((0, 1, 1, 1, 2, 2, 2, 3))):
+        name, kind, description, ways = s.pick(pool)
+        if not h and s.chance(0.2):
+            name = s.word(W.COMMON if s.chance(0.5) else W.OBJECTS, 0.7)
+            description = s.pick(("", f"The {name}", capital(name)))
+            ways = tuple(way.replace("{p}", name) for way in T.ODD_WAYS)
+        choices: tuple[str, ...] = ()
+        if kind in ("unit", "size", "colour") and s.chance(0.5):
+            lists = {"unit": _UNITS, "size": _SIZES, "colour": W.COLOURS}
+            choices = tuple(dict.fromkeys(s.pick(lists[kind]) for _ in range(3)))
+        params[name] = Param(name, kind, "" if s.chance(0.15) else description, ways, choices)
+    found = tuple(params.values())
+    required = len(found) if s.chance(0.6) else s.below(len(found) + 1)
+    style = s.random()
+    snake = f"{verb}_{noun}".replace(" ", "_")
+    name = snake if style < 0.75 else snake.split("_")[0] + "".join(w.capitalize() for w in snake.split("_")[1:])
+    if style > 0.92 and not h:
+        name = noun.replace(" ", "_") + "_" + verb
+    article_word = s.pick(("the ", "a ", "a "))
+    description = "" if s.chance(0.05) else article(f"{told} {article_word}{noun}") + s.pick((".", "."))
+    deed = article(f"{said} {s.pick(('the ', 'a ', article_word))}{noun}")
+    noun = noun if verb in _ASKABLE else ""
+    return Tool(name, deed, noun, found, required, _schema(name, description, found, required))
+
+
+def _phrase(s: Source) -> str:
+    if s.held_out:
+        return " ".join(s.invented(False) for _ in range(2 + s.below(2)))
+    return s.pick((
+        lambda: " ".join(s.word(W.COMMON, 0.8) for _ in range(1 + s.below(4))),
+        lambda: s.pick(("I will be late", "call me back", "see you at {t}", "happy birthday {n}", "dinner is ready", "hello {n}", "the {o} is here", "meet me in {p}",
+                        "do not forget the {o}", "buy {f}", "I am in {p}", "where are you", "good morning {n}", "see you soon", "bring the {o}", "{f} and {f}"))
+        .format(t=s.time(), n=s.name(), o=s.pick(W.OBJECTS), p=s.place(), f=s.pick(W.FOODS)),
+    ))()  # fmt: skip
+
+
+def _joined(values: list[str]) -> str:
+    return values[0] if len(values) == 1 else ", ".join(values[:-1]) + " and " + values[-1]
+
+
+def _value(s: Source, p: Param) -> tuple[Json, str]:
+    """(JSON value, how the user writes it)."""
+    if p.choices:
+        v = s.pick(p.choices)
+        return v, v
+    simple = {
+        "place": s.place, "name": s.name, "title": s.title, "code": s.code, "date": s.date, "time": s.time, "phrase": lambda: _phrase(s),
+        "oneword": lambda: s.word(W.COMMON + W.FOODS + W.OBJECTS, 0.7), "symbol": lambda: "".join(s.pick("ABCDEFGHKLMNPRSTUVXZ") for _ in range(2 + s.below(3))),
+        "weekday": lambda: s.pick(W.DAYS), "colour": lambda: s.word(W.COLOURS, 0.8), "size": lambda: s.pick(_SIZES), "unit": lambda: s.pick(_UNITS),
+        "language": lambda: s.pick(W.LANGUAGES),
+    }  # fmt: skip
+    if p.kind in simple:
+        text = s.cased(simple[p.kind]())
+        return text, text
+    if p.kind == "int":
+        n = s.number(1, 12) if s.chance(0.4) else s.number(1, 500)
+        return n, str(n)
+    if p.kind == "number":
+        n = s.number(1, 1000)
+        if s.chance(0.3):
+            x = float(f"{n}.{s.number(1, 9)}")
+            return x, str(x)
+        return n, str(n)
+    if p.kind == "bool":
+        flag = s.chance(0.5)
+        return flag, "true" if flag else "false"
+    if p.kind == "numbers":
+        many = [s.number(1, 200) for _ in range(2 + s.below(3))]
+        return many, _joined([str(n) for n in many])
+    texts = [s.name() if p.kind == "names" else s.word(W.OBJECTS + W.FOODS, 0.7) for _ in range(1 + s.below(3))]
+    return texts, _joined(texts)
+
+
+def _group(p: Param) -> str:
+    return _GROUPS.get(p.kind, p.kind)
+
+
+def _way(s: Source, p: Param, clash: bool) -> str:
+    """How the user says one argument. Parameters of like kind in one tool are told apart by name."""
+    shown = p.name.replace("_", " ")
+    if p.kind == "bool":
+        return s.pick((f"and {shown} is {{v}}", f"with {shown} = {{v}}", f"{shown}: {{v}}", f"with {shown} {{v}}"))
+    if s.held_out:
+        return s.pick(T.EXPLICIT_HELD_OUT).replace("{p}", shown) if s.chance(0.25) else s.pick(p.ways)
+    if clash or s.chance(0.2):
+        return s.pick(T.EXPLICIT).replace("{p}", shown)
+    return s.pick(p.ways)
+
+
+def make_call(s: Source, tool: Tool, leave_out: str = "") -> Call:
+    """A call with right arguments and the words that ask for it; optional parameters may be left out."""
+    groups = [_group(p) for p in tool.params]
+    arguments: dict[str, Json] = {}
+    said: list[str] = []
+    label = ""
+    for i, p in enumerate(tool.params):
+        if p.name == leave_out or (i >= tool.required and s.chance(0.35)):
+            continue
+        value, text = _value(s, p)
+        arguments[p.name] = value
+        label = label or text
+        way = _way(s, p, groups.count(_group(p)) > 1)
+        said.append(way.replace("{v}", text))
+    if len(said) > 1 and s.chance(0.3):
+        said.reverse()
+    parts = said[:1] + [(" and " if s.chance(0.3) and not w.startswith("and ") else " " if s.chance(0.7) else ", ") + w for w in said[1:]]
+    tail = (" " if parts else "") + "".join(parts)
+    return Call(tool.name, arguments, tool.deed + tail, tool.noun + tail if tool.noun else "", label)
+
+
+def request(s: Source, call: Call) -> str:
+    """The user's sentence that asks for a call."""
+    if call.asked and not s.held_out and s.chance(0.45):
+        return s.pick(T.ASKED).replace("{what}", call.asked)
+    return s.pick(T.REQUEST.of(s.held_out)).replace("{do}", call.deed)
+
+
+_SENT = ("Done.", "ok", "Saved.", "Sent.", "success", "It worked.", "The order is placed.", "Booked.", "All set.")
+_ERRORS = tuple(T.ERRORS.split("|"))
+
+
+def make_result(s: Source) -> tuple[str, str]:
+    """(result as a tool would write it, the canonical answer)."""
+    r = s.random()
+    if r < 0.1:
+        error = s.pick(_ERRORS) if not s.held_out else s.invented(False) + " " + s.invented(False)
+        wrap = s.pick(({"error": error}, {"status": "error", "error": error}, {"error": error, "code": s.number(400, 599)}, "error: " + error, "Error: " + error))
+        return (wrap if isinstance(wrap, str) else json.dumps(wrap)), f"That did not work: {error}."
+    if r < 0.2:
+        if s.held_out or s.chance(0.5):
+            text = f"{s.invented()} {s.pick(('is', 'was', 'has', 'takes'))} {s.number(2, 900)} {s.invented(False)}"
+        else:
+            text = s.pick(_SENT).rstrip(".")
+        return text + s.pick((".", "")), f"The tool says: {text}."
+    if r < 0.26:
+        value: Json = s.number(1, 9999) if s.chance(0.6) else s.place()
+        return json.dumps(value, ensure_ascii=False), f"The result is {value}."
+    if r < 0.34:
+        items = [s.name() if s.chance(0.5) else s.title() for _ in range(1 + s.below(3))]
+        key = s.pick(("items", "names", "results", "titles", "list")) if not s.held_out else s.invented(False)
+        return json.dumps({key: items}, ensure_ascii=False), f"The {key} are {_joined(items)}." if len(items) > 1 else f"The {key} is {items[0]}."
+    if r < 0.40 and not s.held_out:
+        wrap = s.pick(({"status": "ok"}, {"ok": True}, {"success": True}, {"status": "success"}, {"result": "ok"}))
+        return json.dumps(wrap), "Done."
+    return _record(s)
+
+
+def _record(s: Source) -> tuple[str, str]:
+    record: dict[str, Json] = {}
+    said: list[str] = []
+    for _ in range(s.pick((1, 1, 2, 2, 3))):
+        key = s.invented(False) if s.held_out else s.word(W.RESULT_KEYS if s.chance(0.75) else W.COMMON, 0.8)
+        if key in record:
+            continue
+        r = s.random()
+        value: Json
+        if r < 0.35:
+            value = s.number(0, 9999 if s.chance(0.3) else 100)
+        elif r < 0.42:
+            value = float(f"{s.number(0, 300)}.{s.number(1, 9)}")
+        elif r < 0.5:
+            value = s.chance(0.5)
+        elif r < 0.65:
+            value = s.pick(W.RESULT_WORDS) if not s.held_out else s.invented(False)
+        else:
+            value = s.pick((s.name, s.place, s.code, s.time, s.date, s.title))()
+        record[key] = value
+        shown = {True: "true", False: "false"}[value] if isinstance(value, bool) else str(value)
+        said.append(f"the {key.replace('_', ' ')} is {shown}")
+    return json.dumps(record, ensure_ascii=False), capital(_joined(said)) + "."

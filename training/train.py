@@ -1,0 +1,236 @@
+"""Train the bundled model on one GPU by the clock: `python -m training.train --minutes 15`. Resumes from its last save."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from training.data import Batch, Feeder
+from training.export import load, save
+from training.loss import Objective
+from training.model import Model, Shape, Weights, fresh_weights
+
+# up to this share of the time: row lengths and their shares of the batches
+SCHEDULE: tuple[tuple[float, dict[int, float]], ...] = (
+    (0.28, {256: 1.0}),
+    (0.45, {512: 0.8, 256: 0.2}),
+    (0.60, {1024: 0.8, 512: 0.2}),
+    (0.78, {2048: 0.7, 1024: 0.15, 512: 0.15}),
+    (0.95, {4096: 0.65, 2048: 0.15, 512: 0.2}),
+    (1.01, {8192: 0.4, 4096: 0.3, 1024: 0.3}),
+)
+WARM_UP = 0.02
+SAVE_EVERY_S = 60.0
+
+
+@dataclass(slots=True)
+class Settings:
+    """What one run needs to know."""
+
+    model: Path
+    out: Path
+    seconds: float
+    tokens: int
+    rate: float
+    workers: int
+    seed: int
+    cpu: bool
+    until: float
+    lengths_at_most: int
+
+
+def mix_at(progress: float, longest: int) -> dict[int, float]:
+    """Row lengths at a share of the time."""
+    mix = next(mix for end, mix in SCHEDULE if progress < end)
+    out: dict[int, float] = {}
+    for length, share in mix.items():
+        out[min(length, longest)] = out.get(min(length, longest), 0.0) + share
+    return out
+
+
+def rate_at(progress: float, peak: float) -> float:
+    """Warm-up, then a cosine to a hundredth."""
+    if progress < WARM_UP:
+        return peak * progress / WARM_UP
+    return peak * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * min(1.0, (progress - WARM_UP) / (1 - WARM_UP)))))
+
+
+def optimiser(weights: Weights, rate: float, device: torch.device) -> torch.optim.Optimizer:
+    """AdamW; only matrices decay."""
+    groups = [
+        {"params": [w for n, w in weights.items() if w.ndim == 2 and "embed" not in n], "weight_decay": 0.1},
+        {"params": [w for n, w in weights.items() if w.ndim != 2 or "embed" in n], "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.95), eps=1e-8, fused=device.type == "cuda")
+
+
+class Replays:
+    """Loss and gradients of a batch as one CUDA graph a row length, so that the CPU does not set the pace."""
+
+    def __init__(self, objective: Objective, weights: Weights) -> None:
+        self._objective, self._weights = objective, list(weights.values())
+        for w in self._weights:
+            w.grad = torch.zeros_like(w)
+        self._graphs: dict[int, tuple[torch.cuda.CUDAGraph, tuple[torch.Tensor, ...], torch.Tensor]] = {}
+        self._pool = torch.cuda.graph_pool_handle()
+
+    def _once(self, inputs: tuple[torch.Tensor, ...]) -> torch.Tensor:
+        torch._foreach_zero_([w.grad for w in self._weights])
+        total, parts = self._objective(*inputs)
+        total.backward()
+        return parts
+
+    def __call__(self, inputs: tuple[torch.Tensor, ...]) -> torch.Tensor:
+        """Leaves the gradients in place and returns the loss parts."""
+        length = inputs[0].shape[1]
+        if length not in self._graphs:
+            static = tuple(x.clone() for x in inputs)
+            side = torch.cuda.Stream()
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
+                self._once(static)
+            torch.cuda.current_stream().wait_stream(side)
+            torch.cuda.synchronize()
+            torch.cuda.empty_cache()
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, pool=self._pool):
+                parts = self._once(static)
+            self._graphs[length] = (graph, static, parts)
+        graph, static, parts = self._graphs[length]
+        for held, new in zip(static, inputs, strict=True):
+            held.copy_(new)
+        graph.replay()
+        return parts
+
+
+class Run:
+    """One training run: state, steps, saves."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.s = settings
+        self.device = torch.device("cpu" if settings.cpu else "cuda")
+        self.shape = Shape.load(settings.model)
+        self.elapsed, self.step = 0.0, 0
+        saved = settings.out / "state.json"
+        if saved.exists():
+            state = json.loads(saved.read_text())
+            self.elapsed, self.step = state["elapsed_s"], state["step"]
+            weights = load(self.shape, settings.out, self.device)
+        else:
+            weights = fresh_weights(self.shape, settings.seed, self.device)
+        self.weights = weights
+        self.optimiser = optimiser(weights, settings.rate, self.device)
+        moments = settings.out / "optimiser.pt"
+        if moments.exists() and saved.exists():
+            full = torch.load(moments, map_location=self.device)
+            self.optimiser.load_state_dict(full["optimiser"])
+            with torch.no_grad():
+                for name, w in full["weights"].items():
+                    weights[name].copy_(w)
+        compiled = not settings.cpu
+        model = Model(self.shape, weights, dtype=torch.float32 if settings.cpu else torch.bfloat16, compiled=compiled)
+        self.objective = Objective(model, compiled=compiled)
+        self.replays = Replays(self.objective, weights) if compiled else None
+
+    @property
+    def progress(self) -> float:
+        """Share of the time that is used."""
+        return self.elapsed / self.s.seconds
+
+    def _step(self, made: Batch) -> torch.Tensor:
+        inputs = tuple(torch.from_numpy(x.astype(t)) for x, t in zip(made, ("int64", "float32", "int64"), strict=True))
+        if self.device.type == "cuda":
+            inputs = tuple(x.pin_memory().to(self.device, non_blocking=True) for x in inputs)
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate_at(self.progress, self.s.rate)
+        if self.replays:
+            parts = self.replays(inputs)
+        else:
+            total, parts = self.objective(*inputs)
+            self.optimiser.zero_grad(set_to_none=True)
+            total.backward()
+        torch.nn.utils.clip_grad_norm_(list(self.weights.values()), 1.0)
+        self.optimiser.step()
+        return parts
+
+    def save(self) -> None:
+        """Shards first, then the state that names them complete."""
+        save(self.weights, self.shape, self.s.out)
+        keep = {"optimiser": self.optimiser.state_dict(), "weights": {n: w.detach() for n, w in self.weights.items()}}
+        torch.save(keep, self.s.out / "optimiser.tmp")
+        (self.s.out / "optimiser.tmp").replace(self.s.out / "optimiser.pt")
+        state = {"elapsed_s": self.elapsed, "step": self.step, "tokens": self.step * self.s.tokens, "seconds": self.s.seconds}
+        (self.s.out / "state.json").write_text(json.dumps(state))
+
+    def go(self, feeder: Feeder) -> None:
+        """Train until the time (or this part's share of it) is used."""
+        feeder.set_mix(mix_at(self.progress, self.s.lengths_at_most))
+        feeder.start()
+        made = feeder.take()
+        waited = time.monotonic()
+        self._step(made)  # compiles; not counted as training time
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
+        print(f"first step {time.monotonic() - waited:.1f}s", flush=True)
+        begun = last = saved = mark = time.monotonic()
+        shown = torch.zeros(4, device=self.device)
+        steps = 0
+        while self.progress < self.s.until:
+            feeder.set_mix(mix_at(self.progress, self.s.lengths_at_most))
+            made = feeder.take()
+            shown += self._step(made)
+            self.step, steps = self.step + 1, steps + 1
+            if self.step % 20 == 0 or self.device.type == "cpu":
+                parts = (shown / steps).tolist()  # waits for the GPU
+                now = time.monotonic()
+                rate = steps * self.s.tokens / (now - last)
+                if self.step % 100 == 0 or self.device.type == "cpu":
+                    line = " ".join(f"{x:.4f}" for x in parts)
+                    print(f"{now - begun:7.1f}s {self.progress:5.3f} step {self.step} rows {made[0].shape} loss {line} {rate / 1e6:.3f} Mtok/s queue {feeder.queue.qsize()}", flush=True)
+                    assert math.isfinite(parts[0])
+                shown.zero_()
+                last, steps = now, 0
+                if now - saved > SAVE_EVERY_S:
+                    self.save()
+                    saved = time.monotonic()
+            now = time.monotonic()
+            self.elapsed += now - mark
+            mark = now
+        self.save()
+        print(f"done {self.progress:.3f} step {self.step} tokens {self.step * self.s.tokens / 1e6:.0f}M", flush=True)
+
+
+def main() -> None:
+    """Parse, run, save."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", type=Path, default=Path("src/ninfer/bundled_model"), help="folder with config and tokenizer")
+    parser.add_argument("--out", type=Path, default=Path(".train"))
+    parser.add_argument("--minutes", type=float, default=15.0)
+    parser.add_argument("--until", type=float, default=1.0, help="stop at this share of the time (parts of one run)")
+    parser.add_argument("--tokens", type=int, default=65536, help="tokens a step")
+    parser.add_argument("--rate", type=float, default=2e-3)
+    parser.add_argument("--workers", type=int, default=14)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--longest", type=int, default=8192)
+    parser.add_argument("--cpu", action="store_true")
+    a = parser.parse_args()
+    a.out.mkdir(parents=True, exist_ok=True)
+    torch.backends.cuda.matmul.allow_tf32 = True
+    torch.manual_seed(a.seed)
+    settings = Settings(a.model, a.out, a.minutes * 60, a.tokens, a.rate, a.workers, a.seed, a.cpu, a.until, a.longest)
+    run = Run(settings)
+    feeder = Feeder(a.model, a.tokens, a.seed + 17 * run.step, a.workers)
+    try:
+        run.go(feeder)
+    finally:
+        feeder.close()
+
+
+if __name__ == "__main__":
+    main()
