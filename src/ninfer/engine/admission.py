@@ -125,10 +125,10 @@ class Admission:
         """Take lane, state and first permit together, or change nothing."""
         state = self._state
         own_resume = request.phase is Phase.PAUSED
+        loss, path = state.resources.explain(request.history, request.prompt_tokens, source), _path(source)
         bound = state.program.bind(source.quote, request.make_prompt(), state.members.peek_lane())
         if isinstance(bound, Shortfall):
             return Missing(source, bound)
-        loss, path = state.resources.explain(request.history, request.prompt_tokens, source), _path(source)
         self._seat(request, source, bound, own_resume=own_resume)
         if own_resume:
             request.publication.resume()
@@ -138,6 +138,7 @@ class Admission:
         return None
 
     def _seat(self, request: Request, source: Source, bound: Bound, *, own_resume: bool) -> None:
+        """The request owns its sequence before anything else can go wrong."""
         state = self._state
         request.sequence = bound.sequence
         request.frontier = bound.frontier

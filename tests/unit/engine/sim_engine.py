@@ -14,7 +14,7 @@ from ninfer.engine.cycle import Cycle
 from ninfer.engine.draws import uniform
 from ninfer.engine.state import CycleSettings, EngineState
 from ninfer.frontend.plan import InputPlan
-from ninfer.ports.output import Event, Failed, Finished, GenerationStart, OutputDelta
+from ninfer.ports.output import Event, Failed, Finished, GenerationStart, OutputDelta, OutputSink
 from ninfer.ports.sampling import SamplingParams
 from ninfer.program.program import Program
 from ninfer.resource.manager import ResourceManager
@@ -153,6 +153,10 @@ class SimEngine:
             plan, params, max_tokens=max_tokens, stop=stop, logprobs=logprobs, sink=caller.events.append
         )
         return caller
+
+    def submit_to(self, caller: Caller, max_tokens: int, sink: OutputSink) -> None:
+        """Submit with a sink of the test's own."""
+        caller.handle = self.core.submit(make_plan(caller.prompt), caller.params, max_tokens=max_tokens, sink=sink)
 
     def turn(self, cycles: int = 1) -> bool:
         moved = False

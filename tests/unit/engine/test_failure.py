@@ -1,0 +1,144 @@
+"""One request's error ends that request only; a device error ends all, loudly (SCHED-09, settled decision 12)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from sim_engine import GREEDY, Caller, Letters, SimEngine, filler
+
+from ninfer.base.errors import DeviceFailure, RequestFailed
+from ninfer.engine import failure
+from ninfer.ports.output import Event, Failed, Finished, GenerationStart, OutputDelta
+from ninfer.sim.device import SimFaults
+
+
+class Broken(Exception):
+    """What no one expects."""
+
+
+def once(target: object, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next call of `target.name` raises; later ones work."""
+    original = getattr(target, name)
+    calls = [0]
+
+    def raising(*args: object, **kwargs: object) -> object:
+        calls[0] += 1
+        if calls[0] == 1:
+            raise Broken(name)
+        return original(*args, **kwargs)
+
+    monkeypatch.setattr(target, name, raising)
+
+
+PLACES: list[Callable[[SimEngine], tuple[object, str]]] = [
+    lambda engine: (engine.resources, "list_sources"),
+    lambda engine: (engine.resources, "explain"),
+    lambda engine: (engine.resources, "adopt"),
+    lambda engine: (engine.resources, "publish_input_point"),
+    lambda engine: (engine.program, "quote_source"),
+    lambda engine: (engine.program, "bind"),
+    lambda engine: (engine.program, "reserve_prefill"),
+    lambda engine: (engine.program, "reserve_capture"),
+    lambda engine: (engine.program, "reserve_decode"),
+    lambda engine: (engine.program, "commit_run"),
+    lambda engine: (engine.program, "freeze_end"),
+]
+
+
+@pytest.mark.parametrize("place", PLACES, ids=lambda place: place(SimEngine())[1])
+def test_an_error_for_one_request_ends_only_that_request(
+    place: Callable[[SimEngine], tuple[object, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = SimEngine(chunk=64)
+    neighbour = engine.submit(filler(200, 7), 30, recovery=150)
+    while len(neighbour.tokens) < 3:
+        engine.turn()
+    resident = dict(engine.state.requests)
+    once(*place(engine), monkeypatch)
+    victim = engine.submit(filler(200, 1), 30, recovery=150)
+    engine.run()
+    failed = [caller for caller in (victim, neighbour) if isinstance(caller.end, Failed)]
+    assert len(failed) == 1, "exactly one request pays"
+    assert isinstance(failed[0].end, Failed)
+    assert isinstance(failed[0].end.error, RequestFailed) or place(engine)[1] == "freeze_end"
+    other = neighbour if failed[0] is victim else victim
+    assert isinstance(other.end, Finished)
+    for caller in (neighbour, victim):
+        caller.check_output()
+    assert resident
+    for seed in range(10):
+        engine.ask(filler(100, 20 + seed), 5).check_output()
+    assert not engine.state.requests
+    engine.state.audit()
+
+
+def test_an_error_while_pausing_ends_the_paused_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = SimEngine(lanes=2, pages=16, max_context=1024)
+    older = engine.submit(filler(400, 1), 400)
+    younger = engine.submit(filler(400, 2), 400)
+    once(failure, "pause_destructively", monkeypatch)
+    engine.run()
+    older.check_output()
+    assert isinstance(older.end, Finished)
+    assert isinstance(younger.end, Failed)
+    younger.check_output()
+    engine.ask(filler(500, 3), 20).check_output()
+
+
+def test_an_error_in_a_decoder_or_sink_ends_its_request_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Bad(Letters):
+        def push(self, token_id: int) -> str:
+            raise Broken
+
+    engine = SimEngine()
+    good = engine.submit(filler(60, 1), 10)
+    monkeypatch.setattr(engine.core, "_decoder", Bad)
+    bad = engine.submit(filler(60, 2), 10)
+    monkeypatch.setattr(engine.core, "_decoder", Letters)
+
+    deaf = Caller(filler(60, 3), good.params)
+
+    def sink(event: Event) -> None:
+        if isinstance(event, OutputDelta):
+            raise Broken
+        deaf.events.append(event)
+
+    engine.submit_to(deaf, 10, sink)
+    engine.run()
+    good.check_output()
+    assert isinstance(good.end, Finished)
+    assert isinstance(bad.end, Failed)
+    assert [type(event) for event in deaf.events if not hasattr(event, "covered_tokens")] == [GenerationStart, Failed]
+    engine.state.audit()
+
+
+def test_a_sink_that_raises_at_the_end_harms_nobody() -> None:
+    engine = SimEngine()
+    deaf = Caller(filler(60, 3), GREEDY)
+
+    def sink(event: Event) -> None:
+        if isinstance(event, Finished):
+            raise Broken
+
+    engine.submit_to(deaf, 10, sink)
+    good = engine.ask(filler(60, 1), 10)
+    good.check_output()
+    assert not engine.state.requests
+
+
+@pytest.mark.parametrize("number", [0, 3, 10, 40])
+def test_a_device_error_reaches_every_waiter_once(number: int) -> None:
+    engine = SimEngine(lanes=2, faults=SimFaults(fail_submission=number))
+    callers = [engine.submit(filler(100, seed), 30) for seed in range(5)]
+    engine.core.start()
+    assert engine.core.drain(30)
+    for caller in callers:
+        assert isinstance(caller.events[-1], Failed)
+        assert isinstance(caller.events[-1].error, DeviceFailure)
+        caller.check_output()
+    assert engine.core.find_failure() is not None
+    with pytest.raises(DeviceFailure):
+        engine.submit(filler(10, 1), 1)
+    engine.core.stop()
+    assert engine.core.find_failure() is not None

@@ -1,0 +1,248 @@
+"""Pools that are too small: reclaim, destructive pauses, Replay, and the capacity contract."""
+
+from __future__ import annotations
+
+from sim_engine import SimEngine, filler
+
+from ninfer.base.errors import CapacityContractError
+from ninfer.base.ids import Ticket
+from ninfer.base.pools import Pool
+from ninfer.engine.request import Phase
+from ninfer.ports.output import Failed, FinishReason, GenerationStart, OutputDelta, RestorePath
+from ninfer.ports.sampling import SamplingParams
+
+
+def test_growing_requests_pause_the_youngest_and_all_finish() -> None:
+    """SCHED-01, [C7], [J4], [K1]: three of 45 % each, a pool of 1.3 times one maximal request."""
+    engine = SimEngine(lanes=3, pages=21, max_context=1024)
+    prompts = [filler(300, seed) for seed in range(3)]
+    callers = [engine.submit(prompt, 450) for prompt in prompts]
+    ends: list[int] = []
+    engine.turn()
+    while engine.state.requests:
+        engine.turn()
+        ends += [index for index, caller in enumerate(callers) if caller.end is not None and index not in ends]
+    assert ends == [0, 1, 2], "the order of finish follows arrival"
+    for caller in callers:
+        caller.check_output()
+        assert caller.finished.reason is FinishReason.LENGTH
+        assert caller.finished.timings.pauses <= 3
+        assert caller.finished.timings.longest_gap_s < 2
+    assert engine.state.counters.pauses > 0
+    replayed = sum(caller.finished.timings.replayed_tokens for caller in callers)
+    assert 0 < replayed == engine.state.counters.replayed_tokens
+    assert replayed <= 2 * sum(len(prompt) + 450 for prompt in prompts)
+
+
+def test_a_pause_publishes_samples_and_budgets_nothing_twice() -> None:
+    """[K4], [A5], SCHED-12: the same events as without a pause, and the pause is on record."""
+    params = SamplingParams(temperature=1.0, seed=5, presence_penalty=1.0)
+    alone = SimEngine().ask(filler(400, 2), 300, params=params)
+    engine = SimEngine(lanes=2, pages=16, max_context=1024)
+    older = engine.submit(filler(400, 1), 500)
+    younger = engine.submit(filler(400, 2), 300, params=params)
+    engine.run()
+    older.check_output()
+    younger.check_output()
+    assert younger.tokens == alone.tokens
+    assert sum(isinstance(event, OutputDelta) for event in younger.events) == 300
+    assert sum(isinstance(event, GenerationStart) for event in younger.events) == 1
+    timings = younger.finished.timings
+    assert timings.pauses >= 1
+    assert timings.paused_s > 0
+    assert timings.replayed_tokens > 0
+    assert older.finished.timings.pauses == 0, "the older one is never paused for the younger [J5]"
+    usage = younger.finished.usage
+    assert usage.cached_tokens + timings.computed_prompt_tokens == usage.prompt_tokens, "a replay is no hit (USE-03)"
+    assert usage.completion_tokens == 300
+
+
+def test_a_resume_starts_from_what_survived() -> None:
+    """[K3]: the input point is a record of its own, so the replay begins there."""
+    engine = SimEngine(lanes=2, slots=6, pages=16, max_context=1024, chunk=64)
+    older = engine.submit(filler(200, 1), 400)
+    younger = engine.submit(filler(300, 2), 400, recovery=290)
+    engine.run()
+    for caller in (older, younger):
+        caller.check_output()
+    assert younger.finished.timings.pauses == 1
+    assert 200 < younger.finished.timings.replayed_tokens < 300, "from the input point, not from root"
+    assert younger.finished.usage.cached_tokens == 0
+
+
+def test_a_resume_holds_its_full_permit() -> None:
+    """[C9], [J6]: no resident is paused again before it did new work."""
+    engine = SimEngine(lanes=3, pages=18, max_context=1024, chunk=64)
+    callers = [engine.submit(filler(250, seed), 500) for seed in range(3)]
+    recovering: Ticket | None = None
+    marks: dict[Ticket, int] = {}
+    engine.turn()
+    while engine.state.requests:
+        engine.turn()
+        now = engine.state.recovering
+        if now is not None and now != recovering:
+            marks[now] = len(engine.state.requests[now].ledger)
+        if recovering is not None and now is None and recovering in engine.state.requests:
+            request = engine.state.requests[recovering]
+            assert request.phase is not Phase.PAUSED, "paused during its recovery"
+            assert len(request.ledger) > marks[recovering] or request.frontier > request.replay_until
+        recovering = now
+    assert engine.state.counters.pauses > 0
+    for caller in callers:
+        caller.check_output()
+
+
+def test_fresh_requests_enter_beside_a_paused_one_and_never_preempt() -> None:
+    """[J2], [J5], M8: a paused request blocks only itself."""
+    engine = SimEngine(lanes=3, pages=17, max_context=1024, chunk=128)
+    older = engine.submit(filler(500, 1), 480)
+    younger = engine.submit(filler(450, 2), 400)
+    while not engine.state.counters.pauses:
+        engine.turn()
+    short = engine.submit(filler(20, 3), 10)
+    while short.end is None:
+        engine.turn()
+    assert older.end is None
+    assert younger.end is None
+    engine.run()
+    for caller in (older, younger, short):
+        caller.check_output()
+
+
+def test_optional_points_go_before_anybody_is_paused() -> None:
+    """[J3], [I8]"""
+    engine = SimEngine(lanes=2, pages=16, max_context=1024)
+    for seed in range(4):
+        engine.ask(filler(200, seed), 5)
+    assert engine.program.occupancy().free[Pool.MAIN_KV] < 6
+    callers = [engine.submit(filler(400, seed), 60) for seed in (11, 12)]
+    engine.run()
+    for caller in callers:
+        caller.check_output()
+    assert engine.state.counters.pauses == 0
+
+
+def test_a_request_keeps_its_source_while_it_makes_room() -> None:
+    """[I8]: everything optional may go, but not what the request starts from."""
+    engine = SimEngine(lanes=1, slots=3, pages=16, max_context=1024)
+    chat = engine.ask(filler(400, 1), 20, recovery=390)
+    engine.ask(filler(420, 2), 20, recovery=400)
+    onward = chat.prompt + chat.tokens + filler(500, 3)
+    caller = engine.ask(onward, 80)
+    caller.check_output()
+    assert caller.start.cached_tokens >= 390
+
+
+def test_with_slots_for_the_lanes_alone_optional_saves_fail_and_work_goes_on() -> None:
+    """[C2], [E3], M7: no slot beyond the basic ones."""
+    engine = SimEngine(lanes=2, slots=2, pages=32)
+    chat = engine.ask(filler(200, 1), 10, recovery=190)
+    onward = chat.prompt + chat.tokens + filler(20, 2)
+    second = engine.ask(onward, 10, recovery=len(onward) - 3)
+    second.check_output()
+    assert second.start.restore_path is RestorePath.END
+    callers = [engine.submit(filler(150, seed), 10, recovery=140) for seed in range(5)]
+    engine.run()
+    for caller in callers:
+        caller.check_output()
+
+
+def test_a_lone_input_point_is_given_up_where_slots_are_too_few() -> None:
+    """[F3]: one slot for the point and none for the active state: the point becomes the state."""
+    engine = SimEngine(lanes=1, slots=1, pages=32)
+    first = engine.submit(filler(300, 1), 5, recovery=100)
+    engine.run()
+    first.check_output()
+    engine = SimEngine(lanes=2, slots=2, pages=32, chunk=64)
+    half = engine.submit(filler(300, 1), 5, recovery=100)
+    while engine.resources.facts().points == 0:
+        engine.turn()
+    half.handle.cancel()  # type: ignore[union-attr]
+    engine.run()
+    busy = engine.submit(filler(50, 2), 100)
+    engine.turn(3)
+    again = engine.submit(half.prompt, 5, recovery=100)
+    engine.run()
+    again.check_output()
+    busy.check_output()
+    assert again.start.cached_tokens == 100
+
+
+def test_side_requests_leave_the_long_chat_its_restore_point() -> None:
+    """CACHE-12 at an eighth: one lane, two states, thirty one-shots between two turns."""
+    for side_requests in (3, 30):
+        engine = SimEngine(lanes=1, slots=2, pages=64, max_context=2048)
+        chat = engine.ask(filler(1100, 1), 20, recovery=1090)
+        for seed in range(side_requests):
+            engine.ask(filler(60, 100 + seed), 10, recovery=50).check_output()
+        onward = chat.prompt + chat.tokens + filler(30, 2)
+        caller = engine.ask(onward, 10, recovery=len(onward) - 3)
+        caller.check_output()
+        assert caller.start.cached_tokens >= 1090
+
+
+def test_big_budgets_reserve_nothing_ahead() -> None:
+    """SCHED-03 at an eighth, [A4]: four chats in turn with a huge max_tokens stay warm."""
+    engine = SimEngine(lanes=1, slots=9, pages=80, max_context=4096)
+    chats = [filler(1000, seed) for seed in range(4)]
+    for turn in range(3):
+        for index, prompt in enumerate(chats):
+            caller = engine.submit(prompt, 2000, recovery=len(prompt) - 4)
+            while len(caller.tokens) < 7:
+                engine.turn()
+            caller.handle.cancel()  # type: ignore[union-attr]
+            engine.run()
+            caller.check_output()
+            if turn:
+                assert len(prompt) - caller.start.cached_tokens <= 62
+            chats[index] = prompt + caller.tokens + filler(20, turn)
+
+
+def test_a_request_that_can_never_fit_names_need_and_capacity() -> None:
+    """[C10]: nothing waits for a releaser that does not exist."""
+    engine = SimEngine(lanes=1, pages=4, max_context=1024)
+    cold = engine.ask(filler(300, 1), 5)
+    assert isinstance(cold.end, Failed)
+    assert isinstance(cold.end.error, CapacityContractError)
+    assert "main_kv" in str(cold.end.error)
+    grows = engine.ask(filler(200, 2), 200)
+    assert isinstance(grows.end, Failed)
+    assert isinstance(grows.end.error, CapacityContractError)
+    grows.check_output()
+    assert len(grows.tokens) >= 50
+    engine.ask(filler(100, 3), 20).check_output()
+
+
+def test_a_long_prefill_stops_nobody() -> None:
+    """SCHED-05, SCHED-06: between two decode steps lies at most one chunk; a short newcomer goes first."""
+    engine = SimEngine(lanes=4, slots=8, pages=256, max_context=4096, chunk=64)
+    victim = engine.submit(filler(20, 1), 400)
+    while len(victim.tokens) < 5:
+        engine.turn()
+    attackers = [engine.submit(filler(2500, seed), 3) for seed in (2, 3)]
+    engine.turn(6)
+    short = engine.submit(filler(200, 9), 5)
+    while victim.end is None:
+        before, fed = len(victim.tokens), engine.device.fed_tokens
+        engine.turn()
+        assert victim.end is not None or len(victim.tokens) == before + 1, "a step a cycle"
+        assert engine.device.fed_tokens - fed <= 64 + 4
+        if short.tokens and not attackers[0].end:
+            break
+    assert short.tokens
+    assert not any(caller.tokens for caller in attackers)
+    engine.run()
+    for caller in (victim, short, *attackers):
+        caller.check_output()
+    assert short.finished.timings.queued_s < short.finished.timings.ttft_s
+
+
+def test_more_than_half_the_pool_may_belong_to_one_request() -> None:
+    """[C3]: capacity is not split among lanes."""
+    engine = SimEngine(lanes=4, pages=20, max_context=1024)
+    small = engine.submit(filler(60, 1), 60)
+    large = engine.submit(filler(900, 2), 100)
+    engine.run()
+    small.check_output()
+    large.check_output()
+    assert engine.state.counters.pauses == 0
