@@ -28,6 +28,7 @@ from ninfer.ports.sampling import SamplingParams
 @env_option("--top-p", type=click.FloatRange(0.0, 1.0, min_open=True), help="[default: the model's]")
 @env_option("--top-k", type=click.IntRange(min=0), help="0 is off. [default: the model's]")
 @env_option("--seed", type=int, help="Same seed, same draw.")
+@click.option("--ignore-eos", is_flag=True, help="Go on to the budget, past stop tokens.")
 @click.option("--stop", multiple=True, help="Stop string; several allowed.")
 @click.option("--think/--no-think", default=None, help="Whether the template opens a think block (with --chat).")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the text.")
@@ -40,7 +41,14 @@ def command(**given: Any) -> int:
     ids = None if given["ids"] is None else _read_ids(given["ids"])
     with opened_engine(options) as engine:
         plan = _plan(engine, ids, given)
-        report = generate(engine, plan, _read_params(engine, given), given["max_tokens"], given["stop"])
+        report = generate(
+            engine,
+            plan,
+            _read_params(engine, given),
+            max_tokens=given["max_tokens"],
+            stop=given["stop"],
+            ignore_eos=given["ignore_eos"],
+        )
     if given["as_json"]:
         click.echo(json.dumps(report, ensure_ascii=False))
     else:
@@ -75,7 +83,13 @@ def _read_params(engine: Engine, given: dict[str, Any]) -> SamplingParams:
 
 
 def generate(
-    engine: Engine, plan: InputPlan, params: SamplingParams, max_tokens: int, stop: tuple[str, ...]
+    engine: Engine,
+    plan: InputPlan,
+    params: SamplingParams,
+    *,
+    max_tokens: int,
+    stop: tuple[str, ...] = (),
+    ignore_eos: bool = False,
 ) -> dict[str, Any]:
     """Run one generation to its end. `output_ids` holds every token drawn whose text is in `text`, and the stop token.
 
@@ -86,7 +100,7 @@ def generate(
     text: list[str] = []
     output_ids: list[int] = []
     path: RestorePath | None = None
-    for event in listen(engine, plan, params, max_tokens=max_tokens, stop=stop):
+    for event in listen(engine, plan, params, max_tokens=max_tokens, stop=stop, ignore_eos=ignore_eos):
         match event:
             case GenerationStart():
                 path = event.restore_path

@@ -1,7 +1,4 @@
-"""One generation for a command that waits for it: events from the control thread, taken on the main thread.
-
-Ctrl+C while waiting cancels the generation and raises KeyboardInterrupt when `interruptible` is false.
-"""
+"""One generation for a command that waits for it: events from the control thread, taken on the main thread."""
 
 from __future__ import annotations
 
@@ -24,13 +21,16 @@ def listen(
     *,
     max_tokens: int,
     stop: tuple[str, ...] = (),
+    ignore_eos: bool = False,
 ) -> Iterator[Event]:
     """Submit and yield every event up to the last. Ctrl+C stops the answer: its last event still comes.
 
     Raises Overloaded, BadInput.
     """
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-    submission = engine.core.submit(plan, params, max_tokens=max_tokens, stop=stop, logprobs=None, sink=events.put)
+    submission = engine.submit_plan(
+        plan, params, max_tokens=max_tokens, stop=stop, ignore_eos=ignore_eos, sink=events.put
+    )
     try:
         while True:
             try:

@@ -106,6 +106,10 @@ class Frontend:
         """The bytes a token spells, control tokens included."""
         return self._token_bytes.spelling(token_id)
 
+    def shown_bytes(self, token_id: int) -> bytes:
+        """The bytes a token adds to the output text: none for a special token."""
+        return self._token_bytes.shown(token_id)
+
     def channel_parser(
         self, plan: InputPlan, chat: ChatInput, new_call_id: Callable[[], str] = random_call_id
     ) -> ChannelParser:

@@ -169,7 +169,8 @@ class Service:
         if self._bridge is None:
             self._bridge = EventBridge(asyncio.get_running_loop())
         inbox = Inbox()
-        track = TokenTrack(engine.frontend.token_bytes, wants_entries=ask.logprobs is not None)
+        frontend, wants_entries = engine.frontend, ask.logprobs is not None
+        track = TokenTrack(frontend.shown_bytes, frontend.token_bytes, wants_entries=wants_entries)
         generation = Generation(inbox, AnswerAssembler(ask.parser, track), record, on_end=self._live.discard)
         submission = engine.core.submit(
             ask.plan,

@@ -41,9 +41,20 @@ class _Tracked:
 
 
 class TokenTrack:
-    """Follows one answer. `wants_entries`: collect log-probability entries, not only counts."""
+    """Follows one answer.
 
-    def __init__(self, token_bytes: Callable[[int], bytes], *, wants_entries: bool) -> None:
+    `shown_bytes`: what a token adds to the raw text; `token_bytes`: what it spells, for the alternatives.
+    `wants_entries`: collect log-probability entries, not only counts.
+    """
+
+    def __init__(
+        self,
+        shown_bytes: Callable[[int], bytes],
+        token_bytes: Callable[[int], bytes],
+        *,
+        wants_entries: bool,
+    ) -> None:
+        self._shown_bytes = shown_bytes
         self._token_bytes = token_bytes
         self._wants_entries = wants_entries
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -59,7 +70,7 @@ class TokenTrack:
         """More raw text, and tokens in its order; either may be ahead of the other."""
         self._text += text
         for token in tokens:
-            data = self._token_bytes(token.token_id)
+            data = self._shown_bytes(token.token_id)
             owners = [self._place(data[index : index + 1]) for index in range(len(data))]
             self._open.append(_Tracked(data, owners, token.logprobs))
 
