@@ -1,0 +1,143 @@
+"""`ninfer.Engine` on a real (tiny) model: chat, reuse, refusals. The walking skeleton."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ninfer import Engine
+from ninfer.base.errors import BadInput, ModelFileError
+from ninfer.config.options import ContextCacheOptions
+from ninfer.ports.output import Event, Finished, FinishReason, GenerationStart, OutputDelta, RestorePath
+
+FIXTURE = Path(__file__).parents[2] / "data" / "fixtures" / "dense_text"
+CHAT = [{"role": "user", "content": "Hello! My name is Mira."}]
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    with Engine(FIXTURE, dtype="float32", threads=1, max_context=1024, audit_every_cycles=1) as engine:
+        yield engine
+
+
+def test_importing_the_package_brings_no_torch() -> None:
+    code = "import sys, ninfer; sys.exit('torch' in sys.modules or 'ninfer.build' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_chat_is_answered_and_continued(engine: Engine) -> None:
+    first = engine.submit(CHAT, max_tokens=12, temperature=0)
+    events = list(first)
+    assert isinstance(events[0], GenerationStart)
+    assert isinstance(events[-1], Finished)
+    assert first.text() == "".join(event.text for event in events if isinstance(event, OutputDelta))
+    usage = first.result().usage
+    assert usage.completion_tokens <= 12
+
+    again = engine.submit(CHAT, max_tokens=12, temperature=0)
+    start = next(event for event in again if isinstance(event, GenerationStart))
+    assert start.restore_path is RestorePath.INPUT_POINT
+    assert 0 < start.cached_tokens < usage.prompt_tokens
+    assert again.text() == first.text(), "same tokens on miss and hit (HYB-09)"
+
+
+def test_raw_tokens_and_raw_text_are_the_same_input(engine: Engine) -> None:
+    text = "one two three"
+    ids = list(engine.frontend.plan_text(text).tokens)
+    cold = engine.submit(prompt=text, max_tokens=8, temperature=0)
+    assert cold.text()
+    warm = engine.submit(token_ids=ids, max_tokens=8, temperature=0)
+    assert cold.text() == warm.text()
+    assert warm.result().usage.cached_tokens == len(ids), "an exact repeat samples from the stored row [D9]"
+
+
+def test_the_same_seed_draws_the_same_tokens(engine: Engine) -> None:
+    texts = [engine.submit(CHAT, max_tokens=16, temperature=1.0, seed=seed).text() for seed in (7, 7, 8)]
+    assert texts[0] == texts[1] != texts[2]
+
+
+def test_cancel_ends_a_stream(engine: Engine) -> None:
+    stream = engine.submit(CHAT, max_tokens=900, temperature=1.0, ignore_eos=True)
+    for event in stream:
+        if isinstance(event, OutputDelta):
+            stream.cancel()
+    assert stream.result().reason is FinishReason.CANCELLED
+
+
+def test_events_reach_an_event_loop_through_a_sink(engine: Engine) -> None:
+    async def ask() -> list[Event]:
+        loop, events = asyncio.get_running_loop(), asyncio.Queue[Event]()
+        plan = engine.frontend.plan_text("hello")
+        engine.submit_plan(
+            plan,
+            engine.default_sampling,
+            max_tokens=4,
+            sink=lambda event: loop.call_soon_threadsafe(events.put_nowait, event) and None,
+        )
+        heard = [await events.get()]
+        while not isinstance(heard[-1], Finished):
+            heard.append(await asyncio.wait_for(events.get(), 10))
+        return heard
+
+    assert isinstance(asyncio.run(ask())[0], GenerationStart)
+
+
+def test_the_engine_says_what_it_is(engine: Engine) -> None:
+    facts = engine.describe()
+    assert facts.model_name == "dense_text"
+    assert facts.max_model_len == engine.max_context == 1024
+    assert facts.plan["state_slots"] == 8
+    assert engine.health().failure is None
+    assert engine.default_sampling.top_k == 20
+    assert engine.options.max_context == 1024
+
+
+@pytest.mark.parametrize(
+    ("call", "param"),
+    [
+        ({"messages": CHAT, "prompt": "x"}, "messages"),
+        ({}, "messages"),
+        ({"messages": CHAT, "temperature": float("nan")}, "temperature"),
+        ({"messages": CHAT, "max_tokens": 0}, "max_tokens"),
+        ({"messages": CHAT, "stop": [""]}, "stop"),
+        ({"messages": CHAT, "frobnicate": 1}, "frobnicate"),
+        ({"token_ids": [10**9]}, "prompt"),
+        ({"prompt": "word " * 5000}, "prompt"),
+    ],
+)
+def test_bad_requests_name_their_field(engine: Engine, call: dict, param: str) -> None:
+    with pytest.raises(BadInput) as error:
+        engine.submit(**call)
+    assert error.value.param == param
+
+
+def test_bad_options_and_directories_are_refused_clearly(tmp_path: Path) -> None:
+    for directory in (tmp_path / "missing", tmp_path):
+        with pytest.raises(ModelFileError, match=str(tmp_path)):
+            Engine(directory)
+    for option, value in (
+        ("max_concurrency", 9),
+        ("prefill_chunk_tokens", 100),
+        ("kv_capacity", 64),
+        ("max_context", 10**9),
+        ("device", "cuda"),
+        ("speed", "fast"),
+    ):
+        with pytest.raises(BadInput) as error:
+            Engine(FIXTURE, **{option: value})
+        assert error.value.param == option
+    with pytest.raises(BadInput):
+        Engine(FIXTURE, context_cache=ContextCacheOptions(device_state_slots=-1))
+
+
+def test_closing_twice_is_fine_and_ends_the_thread() -> None:
+    engine = Engine(FIXTURE, threads=1, max_context=256)
+    engine.close()
+    engine.close()
+    with pytest.raises(Exception, match="shutting down"):
+        engine.submit(CHAT)
