@@ -141,7 +141,8 @@ class _EventWriter:
     def _give_up_now(self) -> None:
         """Too much waits. That is the reader's fault only while a write is stuck."""
         if self._deadline is not None:
-            self._deadline.reschedule(0.0)
+            deadline, self._deadline = self._deadline, None
+            deadline.reschedule(0.0)
 
     def _ping_interval_s(self) -> float:
         """Pings also find out whether a peer whose input has ended is still there."""
