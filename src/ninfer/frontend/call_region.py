@@ -73,8 +73,12 @@ class _State(Enum):
     """Not in the template's form: read as a whole at the end."""
 
 
-def look_at_head(text: str, tools: Mapping[str, ToolSpec]) -> Head:
-    """Judge text that starts with `<tool_call>`. Once it is not OPEN, more text does not change the answer."""
+def look_at_head(text: str) -> Head:
+    """Judge text that starts with `<tool_call>`. Once it is not OPEN, more text does not change the answer.
+
+    Whether the tool is declared does not count here: an undeclared call is read to its end as well, so that a call
+    written inside one of its values is not taken for a call.
+    """
     openers = _HEAD_OPENERS.match(text)
     assert openers is not None
     rest = text[openers.end() : openers.end() + len(FUNCTION_OPEN) + _MAX_NAME_CHARS + 1]
@@ -85,16 +89,14 @@ def look_at_head(text: str, tools: Mapping[str, ToolSpec]) -> Head:
     name, closed, _ = rest[len(FUNCTION_OPEN) :].partition(">")
     if "\n" in name or not name or len(name) > _MAX_NAME_CHARS:
         return Head.TEXT
-    if not closed:
-        return Head.OPEN
-    return Head.CALL if name.strip() in tools else Head.TEXT
+    return Head.CALL if closed else Head.OPEN
 
 
 class CallRegion:
-    """Holds back the text from one accepted head on. Every character fed comes out again, in a call or as text."""
+    """Holds back the text from one call's head on. Every character fed comes out again, in a call or as text."""
 
     def __init__(self, head: str, tools: Mapping[str, ToolSpec]) -> None:
-        """`head`: what HEAD matched, of a declared tool. What stands behind it is fed."""
+        """`head`: what HEAD matched. What stands behind it is fed. A call of no tool in `tools` comes out as text."""
         found = HEAD.fullmatch(head)
         assert found is not None
         self._tools = tools
@@ -139,7 +141,8 @@ class CallRegion:
         if truncated:
             return Refused(whole, "")
         if self._state is _State.FUNCTION_CLOSED:
-            return Accepted((self._written(),), whole, "")
+            self._end = (len(self._lines), 0)
+            return self._accept()
         found = read_tolerantly(whole, self._tools)
         if found is None:
             return Refused(whole, "")
@@ -212,7 +215,7 @@ class CallRegion:
         self._state = _State.VALUE
         self._in_value(line)
 
-    def _behind_function(self, line: str) -> Accepted | None:
+    def _behind_function(self, line: str) -> Accepted | Refused | None:
         if not line.strip():
             return None
         column = len(line) - len(line.lstrip())
@@ -232,7 +235,7 @@ class CallRegion:
         self._openers = self._head.count(CALL_OPEN) - 1
         self._text_behind = False
 
-    def _behind_call(self, line: str, column: int) -> Accepted | None:
+    def _behind_call(self, line: str, column: int) -> Accepted | Refused | None:
         tail = line[column:]
         word = tail.strip()
         if not word:
@@ -246,8 +249,7 @@ class CallRegion:
             if opened.group(1) is None:
                 self._state = _State.NEXT_OPENED
                 return None
-            if opened.group(1).strip() in self._tools:
-                return self._accept()
+            return self._accept()
         self._text_behind = True
         if tail.rstrip("\n") == PARAMETER_CLOSE and not column:
             if self._depth:
@@ -258,19 +260,21 @@ class CallRegion:
             self._depth += 1
         return None
 
-    def _behind_opener(self, line: str) -> Accepted | None:
+    def _behind_opener(self, line: str) -> Accepted | Refused | None:
         if not line.strip():
             return None
-        found = _FUNCTION_LINE.fullmatch(line)
-        if found is not None and found.group(1).strip() in self._tools:
+        if _FUNCTION_LINE.fullmatch(line):
             return self._accept()
         self._state = _State.COMPLETE
         self._text_behind = True
         return self._behind_call(line, 0)
 
-    def _accept(self) -> Accepted:
+    def _accept(self) -> Accepted | Refused:
         rest, whole = self._text_from(self._end), self._whole()
-        return Accepted((self._written(),), whole[: len(whole) - len(rest)], rest)
+        text = whole[: len(whole) - len(rest)]
+        if self._name not in self._tools:
+            return Refused(text, rest)
+        return Accepted((self._written(),), text, rest)
 
     def _begins_next(self, rest: str) -> bool:
         """Whether only space, or the beginning of another call, stands behind a complete one."""
@@ -278,7 +282,7 @@ class CallRegion:
         return (
             not word
             or CALL_OPEN.startswith(word)
-            or (word.startswith(CALL_OPEN) and look_at_head(word, self._tools) is not Head.TEXT)
+            or (word.startswith(CALL_OPEN) and look_at_head(word) is not Head.TEXT)
         )
 
     def _written(self) -> WrittenCall:

@@ -54,7 +54,7 @@ class _Mode(Enum):
     DRAFT_HEAD = auto()
     """In reasoning, at a possible call's head."""
     DRAFT = auto()
-    """In reasoning, behind a declared call's head: held until `</think>` or the end decides."""
+    """In reasoning, behind a call's head: held until `</think>` or the end decides."""
     DRAFT_CLOSED = auto()
     CONTENT = auto()
     HEAD = auto()
@@ -158,7 +158,7 @@ class ChannelParser:
         return False
 
     def _at_head(self, final: bool, outside: _Mode, inside: _Mode) -> bool:
-        verdict = look_at_head(self._pending, self._tools)
+        verdict = look_at_head(self._pending)
         if verdict is Head.OPEN and not final:
             return False
         if verdict is Head.CALL:
