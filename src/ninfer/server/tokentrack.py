@@ -35,7 +35,7 @@ class _Tracked:
     """A token that later pieces may still claim. `owners`: for each byte, the index of the character it is part of."""
 
     data: bytes
-    owners: list[int]
+    owners: Sequence[int]
     logprobs: TokenLogprobs | None
     claimed: bytearray = field(default_factory=bytearray)
 
@@ -71,8 +71,7 @@ class TokenTrack:
         self._text += text
         for token in tokens:
             data = self._shown_bytes(token.token_id)
-            owners = [self._place(data[index : index + 1]) for index in range(len(data))]
-            self._open.append(_Tracked(data, owners, token.logprobs))
+            self._open.append(_Tracked(data, self._place(data), token.logprobs))
 
     def note_call(self) -> None:
         """A call was read; its text lies before whatever is claimed next."""
@@ -160,11 +159,18 @@ class TokenTrack:
     def _lies_below(token: _Tracked, frontier: int) -> bool:
         return not token.owners or token.owners[-1] < frontier
 
-    def _place(self, byte: bytes) -> int:
-        """Index of the character that one more byte belongs to."""
-        before = self._characters
-        self._characters += len(self._decoder.decode(byte))
-        return max(before, self._characters - 1)
+    def _place(self, data: bytes) -> Sequence[int]:
+        """For each byte, the index of the character it belongs to."""
+        first = self._characters
+        if data.isascii() and not self._decoder.getstate()[0]:
+            self._characters += len(data)
+            return range(first, self._characters)
+        owners = []
+        for index in range(len(data)):
+            before = self._characters
+            self._characters += len(self._decoder.decode(data[index : index + 1]))
+            owners.append(max(before, self._characters - 1))
+        return owners
 
     def _make_entry(self, token: _Tracked) -> TokenEntry:
         chosen = token.logprobs
