@@ -19,6 +19,7 @@ from ninfer.frontend.files import read_text_files, text_identity
 from ninfer.frontend.frontend import Frontend
 
 from .defaults import read_default_sampling
+from .measure import choose_threads
 from .parts import EngineParts, make_engine
 
 BUNDLED_MODEL_DIR = Path(__file__).resolve().parent.parent / "bundled_model"
@@ -48,12 +49,14 @@ def open_parts(options: EngineOptions, progress: Progress | None = None) -> Engi
     files = read_text_files(model_dir)
     sampling = read_default_sampling(model_dir)
     device = CpuDevice.open(options, vocab_tokens=files.vocab_tokens, progress=_report_bytes(progress))
+    threads = choose_threads(device, options.max_concurrency) if options.threads is None else options.threads
     identity = execution_identity(device, model_dir)
     layout = device.layout
     frontend = Frontend(files, identity, layout.max_context)
     plan = {
         "device": options.device,
         "numeric_format": device.numeric_format,
+        "threads": threads,
         "max_context": layout.max_context,
         "kv_capacity": layout.kv_capacity,
         "kv_pages": layout.pools[Pool.MAIN_KV].capacity,
@@ -66,7 +69,7 @@ def open_parts(options: EngineOptions, progress: Progress | None = None) -> Engi
     return EngineParts(
         device=device,
         frontend=frontend,
-        options=replace(options, max_context=layout.max_context),
+        options=replace(options, max_context=layout.max_context, threads=threads),
         max_context=layout.max_context,
         model_name=find_model_name(model_dir),
         plan=plan,

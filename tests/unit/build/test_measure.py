@@ -1,0 +1,49 @@
+"""The thread count is chosen on the device, quickly, and leaves the device as usable as before."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from ninfer.base.pools import Pool
+from ninfer.build import measure
+from ninfer.sim.device import SimDevice
+
+
+@pytest.fixture(autouse=True)
+def keep_threads() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)
+
+
+class Slow(SimDevice):
+    """A device that likes one thread count."""
+
+    fast_threads = 1
+
+    def submit_unit(self, *args: object, **more: object) -> object:  # type: ignore[override]
+        if torch.get_num_threads() != self.fast_threads:
+            time.sleep(0.002)
+        return super().submit_unit(*args, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("fast_threads", [1, 3])
+@pytest.mark.parametrize("pages", [1, 8])
+def test_the_faster_count_is_taken(fast_threads: int, pages: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure, "count_cores", lambda: 3)
+    device = Slow(slots=2, pages={Pool.MAIN_KV: pages})
+    device.fast_threads = fast_threads
+    assert measure.choose_threads(device, 1) == fast_threads
+    assert torch.get_num_threads() == fast_threads
+
+
+def test_a_busy_machine_is_not_measured_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure, "count_cores", lambda: 2)
+    monkeypatch.setattr(measure, "_PATIENCE_S", 0.0)
+    device = SimDevice(slots=2, pages={Pool.MAIN_KV: 8})
+    measure.choose_threads(device, 2)
+    assert device.fed_tokens <= 2 * (2 + 128)
