@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
+import importlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -103,15 +105,12 @@ def test_each_kernel_folder_is_complete(folder: Path) -> None:
 
 def test_each_store_class_can_be_audited() -> None:
     for path in sorted((PACKAGE / "store").glob("*.py")):
-        for node in ast.parse(path.read_text()).body:
-            if not isinstance(node, ast.ClassDef) or not _owns_state(node):
-                continue
-            methods = {item.name for item in node.body if isinstance(item, ast.FunctionDef)}
-            assert "audit" in methods, f"{path.name}: {node.name} keeps state and has no audit()"
+        module = importlib.import_module(f"ninfer.store.{path.stem}" if path.stem != "__init__" else "ninfer.store")
+        for name, member in vars(module).items():
+            if isinstance(member, type) and member.__module__ == module.__name__ and _owns_state(member):
+                assert hasattr(member, "audit"), f"{path.name}: {name} keeps state and has no audit()"
 
 
-def _owns_state(node: ast.ClassDef) -> bool:
-    """A plain class with an __init__ owns state; dataclasses, enums and protocols are values."""
-    return not node.decorator_list and any(
-        isinstance(item, ast.FunctionDef) and item.name == "__init__" for item in node.body
-    )
+def _owns_state(member: type) -> bool:
+    """A plain class with an __init__ of its own owns state; dataclasses, enums, protocols and errors are values."""
+    return "__init__" in vars(member) and not dataclasses.is_dataclass(member) and not issubclass(member, Exception)
