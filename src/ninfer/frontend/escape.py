@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 BREAK = "\ufdd0"
 """Unicode noncharacter. In protected text a lone one was put there by us; one of the caller's own comes doubled."""
 
-CONTENT_END = "\ufdd1"
-"""Noncharacter that marks where a message's content ends in a probe render."""
+CONTENT_END = "\x02"
+"""Marks where a message's content ends in a probe render. ASCII, so that the probe's text stays as narrow."""
 
 _UNESCAPE = re.compile(f"{BREAK}({BREAK}?)")
 

@@ -16,8 +16,8 @@ from ninfer.frontend.escape import CONTENT_END
 from ninfer.frontend.plan import RewriteKind
 from ninfer.frontend.template import ChatTemplate
 
-_PROBE_ANSWER = "\ue000probe answer\ue000"
-_PROBE_QUESTION = "\ue000probe question\ue000"
+_PROBE_ANSWER = "\x03probe answer\x03"
+_PROBE_QUESTION = "\x03probe question\x03"
 _SAID_ROLES = ("user", "system")
 
 
