@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -54,6 +55,26 @@ def test_raw_tokens_and_raw_text_are_the_same_input(engine: Engine) -> None:
     warm = engine.submit(token_ids=ids, max_tokens=8, temperature=0)
     assert cold.text() == warm.text()
     assert warm.result().usage.cached_tokens == len(ids), "an exact repeat samples from the stored row [D9]"
+
+
+@pytest.mark.parametrize("fixture", ["dense_text", "moe_text"])
+def test_the_golden_tokens_come_out_of_the_whole_engine(fixture: str) -> None:
+    """Cold in several chunks, as an exact repeat, and continued from the endpoint: one answer (settled decision 8)."""
+    golden = json.loads((FIXTURE.parent / fixture / "golden.json").read_text())
+    expected = golden["greedy_ids"]
+    options = {"dtype": "float64", "threads": 1, "max_context": 256, "prefill_chunk_tokens": 64}
+    with Engine(FIXTURE.parent / fixture, audit_every_cycles=1, **options) as engine:
+        prompt = list(engine.frontend.plan_text(golden["prompt"]).tokens)
+        assert len(prompt) == golden["prompt_tokens"] > 64
+        for _ in range(2):
+            assert _ids(engine, prompt, 32) == expected
+        assert _ids(engine, prompt, 10) == expected[:10]
+        assert _ids(engine, prompt + expected[:10], 22) == expected[10:]
+
+
+def _ids(engine: Engine, prompt: list[int], count: int) -> list[int]:
+    stream = engine.submit(token_ids=prompt, max_tokens=count, temperature=0, ignore_eos=True)
+    return [token.token_id for event in stream if isinstance(event, OutputDelta) for token in event.tokens]
 
 
 def test_the_same_seed_draws_the_same_tokens(engine: Engine) -> None:
