@@ -8,6 +8,7 @@ import pytest
 
 from .clients import Api, LiveServer
 from .scripted import ScriptedEngine
+from .simulated import SimulatedEngine
 
 
 @pytest.fixture
@@ -15,6 +16,21 @@ def engine() -> Iterator[ScriptedEngine]:
     engine = ScriptedEngine()
     yield engine
     engine.close()
+
+
+@pytest.fixture(params=["scripted", "simulated"])
+def speaker(request: pytest.FixtureRequest) -> Iterator[ScriptedEngine | SimulatedEngine]:
+    """Whoever speaks scripts: the scripted engine, or the true one on the simulated device."""
+    speaker = ScriptedEngine() if request.param == "scripted" else SimulatedEngine()
+    yield speaker
+    speaker.close()
+
+
+@pytest.fixture
+def speaking(speaker: ScriptedEngine | SimulatedEngine) -> Iterator[Api]:
+    """The application around the speaker."""
+    with Api(speaker) as api:
+        yield api
 
 
 @pytest.fixture

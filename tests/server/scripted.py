@@ -6,6 +6,7 @@ event bookkeeping of the engine; only the model, the lanes' scheduling and the c
 
 from __future__ import annotations
 
+import codecs
 import queue
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -76,9 +77,9 @@ def one_run(text: str, token_bytes: int) -> Script:
     return Script((tuple(data[start : start + token_bytes] for start in range(0, len(data), token_bytes)),))
 
 
-def all_splits(text: str) -> list[Script]:
-    """Whole, byte by byte, one run of small tokens, and cut in two at every position."""
-    splits = [split_at(text, position) for position in range(1, len(text.encode()))]
+def all_splits(text: str, stride: int = 1) -> list[Script]:
+    """Whole, byte by byte, one run of small tokens, and cut in two at every position (or every `stride`-th)."""
+    splits = [split_at(text, position) for position in range(1, len(text.encode()), stride)]
     return [whole(text), bytewise(text), one_run(text, 3), *splits]
 
 
@@ -110,11 +111,12 @@ class ScriptedFrontend:
 
     shown_bytes = token_bytes
 
+    def detokenizer(self) -> _Decoder:
+        return _Decoder(self.token_bytes)
+
 
 class _Decoder:
     def __init__(self, token_bytes: Callable[[int], bytes]) -> None:
-        import codecs
-
         self._token_bytes = token_bytes
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
