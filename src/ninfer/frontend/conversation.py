@@ -40,8 +40,11 @@ def list_template_messages(chat: ChatInput, control: ControlText, *, late_system
 def list_template_tools(chat: ChatInput, control: ControlText) -> list[dict[str, object]]:
     """The tools the template prints: as the caller sent them, protected."""
     tools: list[dict[str, object]] = []
-    for tool in chat.active_tools:
-        escaped = control.escape_value(tool.raw)
+    for place, tool in enumerate(chat.active_tools):
+        try:
+            escaped = control.escape_value(tool.raw)
+        except RecursionError:
+            raise BadInput("the tool is nested too deeply", param=f"tools[{place}]") from None
         assert isinstance(escaped, dict)
         tools.append(escaped)
     return tools
@@ -52,7 +55,10 @@ def protected_kwargs(chat: ChatInput, control: ControlText) -> Mapping[str, obje
     for name in chat.template_kwargs:
         if name in RESERVED_NAMES:
             raise BadInput(f"{name} cannot be set through chat_template_kwargs", param="chat_template_kwargs")
-    return {str(name): control.escape_value(value) for name, value in chat.template_kwargs.items()}
+    try:
+        return {str(name): control.escape_value(value) for name, value in chat.template_kwargs.items()}
+    except RecursionError:
+        raise BadInput("a template variable is nested too deeply", param="chat_template_kwargs") from None
 
 
 def with_content_end_marked(message: TemplateMessage) -> TemplateMessage | None:
@@ -160,23 +166,23 @@ def _template_calls(calls: Sequence[PastToolCall], control: ControlText) -> tupl
     readable: list[dict[str, object]] = []
     broken: list[str] = []
     for call in calls:
-        arguments = _parse_arguments(call.arguments)
+        arguments = _read_arguments(call.arguments, control)
         if arguments is None:
             broken.append(f"<tool_call>\n<function={call.name}>\n{call.arguments}\n</function>\n</tool_call>")
             continue
-        function = {"name": control.escape(call.name), "arguments": control.escape_value(arguments)}
+        function = {"name": control.escape(call.name), "arguments": arguments}
         readable.append({"type": "function", "id": call.id, "function": function})
     return readable, broken
 
 
-def _parse_arguments(text: str) -> dict[str, object] | None:
-    """The object in `text`; empty text and null mean no arguments; None: not an object."""
+def _read_arguments(text: str, control: ControlText) -> object | None:
+    """The object in `text`, protected; empty text and null mean no arguments; None: not an object, or too deep."""
     if not text.strip():
         return {}
     try:
         value = _LENIENT_JSON.decode(text)
+        if value is None:
+            return {}
+        return control.escape_value(value) if isinstance(value, dict) else None
     except (ValueError, RecursionError):
         return None
-    if value is None:
-        return {}
-    return value if isinstance(value, dict) else None

@@ -136,7 +136,7 @@ def _value(text: str, schema: object, root: Mapping[str, object]) -> object:
     body = _PYTHON_WORDS.get(body, body)
     try:
         value: object = json.loads(body, parse_constant=_refuse_constant)
-        json.dumps(value, allow_nan=False)
+        json.dumps([[value]], allow_nan=False)  # deeper than the arguments will hold it
     except (ValueError, RecursionError):
         return text
     kinds = _json_types(value)

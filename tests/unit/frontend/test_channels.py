@@ -344,6 +344,14 @@ def test_values_have_the_type_of_the_schema(key: str, text: str, expected: objec
     json.dumps(value, allow_nan=False)
 
 
+@pytest.mark.parametrize("depth", [100, 400, 900, 960, 985, 990, 995, 1000, 3000])
+def test_deep_values_never_raise(depth: int) -> None:
+    """TOOL-02: at any depth a value is JSON or a string."""
+    text = "[" * depth + "]" * depth
+    (call,) = calls_of(parse_pieces([written("typed", list=text)], (TYPED,)))
+    assert text in call.arguments
+
+
 def test_arguments_are_encodable_json() -> None:
     """LIMIT-03: an escaped lone surrogate inside a JSON value does not reach the wire."""
     (call,) = calls_of(parse_pieces([written("typed", list='["\\ud83d"]')], (TYPED,)))

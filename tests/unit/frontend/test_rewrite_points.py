@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 
@@ -26,7 +27,7 @@ from text_world import (
 from ninfer.base.errors import BadInput
 from ninfer.frontend.files import read_text_files
 from ninfer.frontend.frontend import Frontend
-from ninfer.frontend.messages import ChatInput, Message, PastToolCall, Role, TextPart
+from ninfer.frontend.messages import ChatInput, Message, PastToolCall, Role, TextPart, ToolSpec
 from ninfer.frontend.plan import InputPlan, RewriteKind
 from ninfer.frontend.rewrite import common_prefix
 
@@ -152,6 +153,23 @@ def test_unparsable_arguments_in_history_are_printed_as_text(broken: str) -> Non
         text = frontend.render(poisoned)
         assert f"before\n\n<tool_call>\n<function=run>\n{broken}\n</function>\n</tool_call>" in text
         assert frontend.plan_chat(poisoned).rewrite_point
+
+
+@pytest.mark.parametrize("depth", [100, 400, 600, 900, 990, 1500, 5000])
+def test_deep_arguments_tools_and_variables_end_in_an_answer(depth: int) -> None:
+    """SAMP-06: any depth is served or refused by name, never an exception of ours."""
+    text = '{"a":' * depth + "1" + "}" * depth
+    nested: object = 1
+    for _ in range(depth):
+        nested = {"a": nested}
+    raw = {"type": "function", "function": {"name": "f", "parameters": nested}}
+    for attempt in (
+        chat(user("u"), assistant(None, PastToolCall("f", text)), result("r")),
+        chat(user("u"), tools=[ToolSpec("f", raw)]),
+        chat(user("u"), note=nested),
+    ):
+        with contextlib.suppress(BadInput):
+            assert appending().plan_chat(attempt).rewrite_point
 
 
 @pytest.mark.parametrize("empty", ["", "  ", "null", "{}"])
