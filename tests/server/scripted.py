@@ -169,6 +169,10 @@ class ScriptedEngine:
         for thread in self._threads:
             thread.start()
 
+    @property
+    def submit_plan(self) -> Callable[..., Submitted]:
+        return self.submit
+
     def health(self) -> HealthFacts:
         running = sum(1 for request in self.requests if request.publication.has_started and request.reason is None)
         condition = Condition.READY if self.failure is None else Condition.FAILED
@@ -194,7 +198,7 @@ class ScriptedEngine:
             raise self.crash
         if self._waiting.qsize() >= self._max_queue:
             raise Overloaded("the waiting queue is full")
-        assert max_tokens is not None
+        max_tokens = max_tokens or self.max_context - len(plan.tokens)
         script = self.script(plan) if callable(self.script) else self.script
         publication = Publication(sink, SystemClock(), len(plan.tokens))
         request = Submitted(plan, params, max_tokens, tuple(stop), logprobs, script, publication)

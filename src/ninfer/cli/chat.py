@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from ninfer.base.errors import NInferError
 from ninfer.cli.engine_options import engine_options, env_option, find_model_name, read_engine_options
 from ninfer.cli.listening import listen
 from ninfer.cli.opening import opened_engine
@@ -37,7 +38,10 @@ Ctrl+C stops the answer."""
 @env_option("--seed", type=int, help="Same seed and same conversation, same answers.")
 @env_option("--think/--no-think", default=False, show_default=True, help="Let the model think before it answers.")
 def command(**given: Any) -> int:
-    """Talk to MODEL_DIR (default: the bundled model). Shows after each answer what was reused. Type /help inside."""
+    """Talk to MODEL_DIR (or NINFER_MODEL_DIR; default: the bundled model).
+
+    Shows after each answer what was reused. Type /help inside.
+    """
     options = read_engine_options(given)
     with opened_engine(options) as engine:
         params = engine.default_sampling
@@ -170,6 +174,13 @@ class Conversation:
 
     def _answer(self) -> bool:
         """Stream the answer to the last question. False: it failed, or was stopped before its first word."""
+        try:
+            return self._stream_answer()
+        except NInferError as error:
+            _say(f"the answer failed: {error}")
+            return False
+
+    def _stream_answer(self) -> bool:
         engine = self._engine
         lead = () if self.system is None else (Message(Role.SYSTEM, self.system),)
         chat = ChatInput((*lead, *self._turns), template_kwargs={"enable_thinking": self.think})
@@ -188,8 +199,7 @@ class Conversation:
                 case OutputDelta():
                     _show(parser.push(event.text), answer)
                 case Failed():
-                    _say(f"the answer failed: {event.error}")
-                    return False
+                    raise event.error
                 case Finished():
                     _show(parser.finish(event.reason is not FinishReason.STOP), answer)
                     _end_line(event, path)

@@ -30,10 +30,13 @@ from ninfer.ports.sampling import SamplingParams
 @env_option("--seed", type=int, help="Same seed, same draw.")
 @click.option("--ignore-eos", is_flag=True, help="Go on to the budget, past stop tokens.")
 @click.option("--stop", multiple=True, help="Stop string; several allowed.")
-@click.option("--think/--no-think", default=None, help="Whether the template opens a think block (with --chat).")
+@env_option("--think/--no-think", default=None, help="Whether the template opens a think block (with --chat).")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the text.")
 def command(**given: Any) -> int:
-    """Generate from one of --ids, --prompt and --chat with MODEL_DIR (default: the bundled model)."""
+    """Generate from one of --ids, --prompt and --chat.
+
+    MODEL_DIR: or NINFER_MODEL_DIR; default: the bundled model.
+    """
     options = read_engine_options(given)
     sources = [name for name in ("ids", "prompt", "chat") if given[name] is not None]
     if len(sources) != 1:

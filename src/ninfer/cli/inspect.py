@@ -18,7 +18,10 @@ from ninfer.device.layout import DeviceLayout, LayoutRequest, plan_layout
 @engine_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(**given: Any) -> int:
-    """Show geometry, bytes a KV page and a StateImage, and the capacity plan of MODEL_DIR with these options."""
+    """Show geometry, bytes a KV page and a StateImage, and the capacity plan of MODEL_DIR with these options.
+
+    MODEL_DIR: or NINFER_MODEL_DIR; default: the bundled model.
+    """
     options = read_engine_options(given)
     report = inspect(options)
     if given["as_json"]:

@@ -61,7 +61,7 @@ from ninfer.config.secrets import read_api_keys
     help="File that gets one JSON line a request, without text.",
 )
 def command(**given: Any) -> int:
-    """Serve MODEL_DIR (default: the bundled model) with the OpenAI API.
+    """Serve MODEL_DIR (or NINFER_MODEL_DIR; default: the bundled model) with the OpenAI API.
 
     Prints one line with the address on stderr once requests are served, then one line a request.
     """
