@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from ninfer.kernels.conv1d import conv_scan, conv_step, reference
+from ninfer.kernels.slots import StepSlots
 
 CHANNELS = 13
 
@@ -20,8 +21,9 @@ def poisoned_columns(slots: int, taps: int, dtype: torch.dtype) -> Tensor:
 
 def random_input(tokens: int, taps: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(tokens * 10 + taps)
-    m = torch.randn(tokens, CHANNELS + 5, generator=generator).to(dtype)[:, 2 : 2 + CHANNELS]
-    return m, torch.randn(taps, CHANNELS, generator=generator, dtype=torch.promote_types(dtype, torch.float32))
+    fine = torch.promote_types(dtype, torch.float32)
+    m = torch.randn(tokens, CHANNELS + 5, generator=generator).to(dtype).to(fine)[:, 2 : 2 + CHANNELS]
+    return m, torch.randn(taps, CHANNELS, generator=generator, dtype=fine)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
@@ -30,10 +32,10 @@ def random_input(tokens: int, taps: int, dtype: torch.dtype) -> tuple[Tensor, Te
 def test_scan_from_the_empty_state(dtype: torch.dtype, taps: int, tokens: int) -> None:
     m, weight = random_input(tokens, taps, dtype)
     columns = poisoned_columns(3, taps, dtype)
-    want, after = reference.conv(m, weight, torch.zeros(taps - 1, CHANNELS, dtype=dtype))
+    want, after = reference.conv(m, weight, torch.zeros(taps - 1, CHANNELS, dtype=m.dtype))
     got = conv_scan(m, weight, columns, None, 2)
     torch.testing.assert_close(got.double(), want, rtol=1e-5, atol=1e-5)
-    assert torch.equal(columns[2], after)
+    assert torch.equal(columns[2].to(after.dtype), after)
     assert columns[:2].isnan().all()
 
 
@@ -64,8 +66,8 @@ def test_step_equals_scan_and_leaves_other_slots() -> None:
     for slot, length in ((1, 5), (2, 3), (3, 6)):
         conv_scan(m[:length], weight, columns, None, slot)
     before = columns.clone()
-    reads, writes = torch.tensor([1, 2, 3]), torch.tensor([1, 5, 4])
-    got = conv_step(m[[5, 3, 6]], weight, columns, reads, writes)
+    reads, writes = [1, 2, 3], [1, 5, 4]
+    got = conv_step(m[[5, 3, 6]], weight, columns, StepSlots.of(reads, writes))
     for row, length in enumerate((5, 3, 6)):
         plain = poisoned_columns(2, 4, torch.float32)
         want = conv_scan(m[: length + 1], weight, plain, None, 1)[-1]
@@ -73,3 +75,16 @@ def test_step_equals_scan_and_leaves_other_slots() -> None:
         assert torch.equal(columns[writes[row]], plain[1])
     assert torch.equal(columns[[2, 3]], before[[2, 3]])
     assert columns[[0, 6]].isnan().all()
+
+
+@pytest.mark.parametrize("write", [1, 3])
+def test_a_single_row_steps_in_place_or_away(write: int) -> None:
+    m, weight = random_input(6, 4, torch.float32)
+    columns = poisoned_columns(5, 4, torch.float32)
+    conv_scan(m[:5], weight, columns, None, 1)
+    before = columns[1].clone()
+    want = conv_scan(m, weight, columns, None, 2)[-1]
+    got = conv_step(m[5:], weight, columns, StepSlots.of([1], [write]))
+    torch.testing.assert_close(got[0], want, rtol=1e-6, atol=1e-6)
+    assert torch.equal(columns[write], columns[2])
+    assert torch.equal(columns[1], before) == (write != 1)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from ninfer.kernels.gated_delta import DeltaInputs, delta_inputs, delta_scan, delta_step, reference
-from ninfer.kernels.gated_delta.inputs import unit_scales
+from ninfer.kernels.slots import StepSlots
 
 KEY_DIM, VALUE_DIM = 8, 5
 
@@ -22,7 +22,7 @@ def random_inputs(tokens: int, key_heads: int, value_heads: int, dtype: torch.dt
         return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
     q, k = normal(tokens, key_heads, KEY_DIM), normal(tokens, key_heads, KEY_DIM)
-    q = q / q.norm(dim=-1, keepdim=True) / KEY_DIM**0.5
+    q = q / q.norm(dim=-1, keepdim=True)
     k = k / k.norm(dim=-1, keepdim=True)
     log_decay = -torch.exp(2 * normal(tokens, value_heads) - 2)
     values = normal(tokens, value_heads, VALUE_DIM)
@@ -110,31 +110,31 @@ def test_step_equals_the_judge(dtype: torch.dtype, bound: float, key_heads: int,
     """Rows in place and rows to another slot in one batch; the other slot's source keeps its bits [decision 5]."""
     inputs = random_inputs(batch, key_heads, value_heads, dtype, seed=7)
     states = poisoned_states(2 * batch + 2, value_heads, dtype)
-    reads = torch.arange(1, batch + 1)
-    writes = torch.tensor([slot if slot % 2 else slot + batch for slot in reads.tolist()])
+    reads = list(range(1, batch + 1))
+    writes = [slot if slot % 2 else slot + batch for slot in reads]
     generator = torch.Generator().manual_seed(batch)
     states[reads] = torch.randn(batch, value_heads, KEY_DIM, VALUE_DIM, generator=generator).to(dtype)
     before = states.clone()
-    got = delta_step(inputs, states, reads, writes)
+    got = delta_step(inputs, states, StepSlots.of(reads, writes))
     for row in range(batch):
         want, after = judge(piece(inputs, [row]), before[reads[row]])
         torch.testing.assert_close(got[row].double(), want[0], rtol=bound, atol=bound)
         torch.testing.assert_close(states[writes[row]].double(), after[0], rtol=bound, atol=bound)
         if reads[row] != writes[row]:
             assert torch.equal(states[reads[row]], before[reads[row]])
-    untouched = sorted(set(range(len(states))) - set(writes.tolist()))
+    untouched = sorted(set(range(len(states))) - set(writes))
     assert torch.equal(states[untouched].nan_to_num(9.0), before[untouched].nan_to_num(9.0))
 
 
 @pytest.mark.parametrize(("dtype", "bound"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
 def test_inputs_of_raw_projections(dtype: torch.dtype, bound: float) -> None:
-    """eps is added to the sum of squares, and only q is scaled."""
+    """eps is added to the sum of squares."""
     generator = torch.Generator().manual_seed(11)
     mixed = torch.randn(3, 2 * 2 * KEY_DIM + 4 * VALUE_DIM, generator=generator).to(dtype)
     mixed[1, :KEY_DIM] *= 1e-3
     b, a = torch.randn(3, 4, generator=generator).to(dtype), torch.randn(3, 4, generator=generator).to(dtype)
     a_log, bias = torch.randn(4, generator=generator).to(dtype), torch.randn(4, generator=generator).to(dtype)
-    got = delta_inputs(mixed, b, a, -a_log.exp(), bias, unit_scales(2, KEY_DIM, dtype), KEY_DIM)
+    got = delta_inputs(mixed, b, a, -a_log.exp(), bias, 2, KEY_DIM)
     want = reference.delta_inputs(mixed, b, a, a_log, bias, 2, KEY_DIM)
     for name, value in zip(("q", "k", "v", "log_decay", "beta"), want, strict=True):
         torch.testing.assert_close(getattr(got, name).double(), value, rtol=bound, atol=bound)

@@ -7,34 +7,53 @@ import torch
 
 from ninfer.kernels.linear import DenseWeight, add_linear_, linear, reference
 
-DTYPES = [torch.float64, torch.float32, torch.bfloat16]
+CASES = [(torch.float64, 1e-12), (torch.float32, 1e-5), (torch.bfloat16, 3e-2)]
 
 
-def bound(dtype: torch.dtype) -> float:
-    return {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 4e-2}[dtype]
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(("dtype", "bound"), CASES)
 @pytest.mark.parametrize(("rows", "inside", "outside"), [(1, 7, 5), (1, 64, 33), (3, 33, 17), (8, 5, 64), (21, 19, 1)])
-def test_linear_equals_the_dot_products(dtype: torch.dtype, rows: int, inside: int, outside: int) -> None:
+def test_linear_equals_the_dot_products(
+    dtype: torch.dtype, bound: float, rows: int, inside: int, outside: int, packed: bool
+) -> None:
     generator = torch.Generator().manual_seed(rows * 100 + inside)
-    weight = DenseWeight.empty(outside, inside, dtype)
+    weight = DenseWeight(outside, inside, dtype)
     stored = torch.randn(outside, inside, generator=generator).to(dtype)
     weight.rows(0, outside // 2).copy_(stored[: outside // 2])
     weight.rows(outside // 2, outside).copy_(stored[outside // 2 :])
-    x = torch.randn(rows, inside + 3, generator=generator).to(dtype)[:, 2 : 2 + inside]
+    if packed:
+        weight.pack()
+    fine = torch.promote_types(dtype, torch.float32)
+    x = torch.randn(rows, inside + 3, generator=generator).to(dtype).to(fine)[:, 2 : 2 + inside]
     want = reference.linear(x, stored)
-    torch.testing.assert_close(linear(x, weight), want, rtol=bound(dtype), atol=bound(dtype))
-    target = torch.randn(rows, outside, generator=generator).to(dtype)
+    got = linear(x, weight)
+    assert got.dtype == fine
+    torch.testing.assert_close(got, want, rtol=bound, atol=bound)
+    target = torch.randn(rows, outside, generator=generator).to(fine)
     expected = target.double() + want.double()
     add_linear_(target, x, weight)
-    torch.testing.assert_close(target.double(), expected, rtol=bound(dtype), atol=bound(dtype))
+    torch.testing.assert_close(target.double(), expected, rtol=bound, atol=bound)
 
 
-def test_rows_of_a_batch_do_not_meet() -> None:
-    weight = DenseWeight(torch.randn(16, 8, generator=torch.Generator().manual_seed(0)))
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_rows_of_a_batch_do_not_meet(dtype: torch.dtype) -> None:
+    weight = DenseWeight(8, 16, dtype)
+    weight.rows(0, 8).copy_(torch.randn(8, 16, generator=torch.Generator().manual_seed(0)))
+    weight.pack()
     x = torch.randn(4, 16, generator=torch.Generator().manual_seed(1))
     poisoned = x.clone()
     poisoned[2] = float("nan")
     clean = [0, 1, 3]
     assert torch.equal(linear(poisoned, weight)[clean], linear(x, weight)[clean])
+
+
+def test_packing_may_keep_the_rows() -> None:
+    """A tied embedding goes on reading them."""
+    weight = DenseWeight(8, 16, torch.bfloat16)
+    rows = weight.rows(0, 8)
+    stored = torch.randn(8, 16, generator=torch.Generator().manual_seed(0)).to(torch.bfloat16)
+    rows.copy_(stored)
+    weight.pack(keep_rows=True)
+    assert torch.equal(rows, stored)
+    identity = torch.eye(16)
+    torch.testing.assert_close(linear(identity, weight).t(), stored.float(), rtol=0, atol=0)

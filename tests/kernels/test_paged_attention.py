@@ -21,6 +21,7 @@ def random_rows(tokens: int, heads: int, kv_heads: int, dtype: torch.dtype, seed
     """q, k, v as slices of one wider projection, the way the model passes them."""
     generator = torch.Generator().manual_seed(1000 * tokens + seed)
     wide = (torch.randn(tokens, heads + 2 * kv_heads, WIDTH, generator=generator) * 2).to(dtype)
+    wide = wide.to(torch.promote_types(dtype, torch.float32))
     return wide[:, :heads], wide[:, heads : heads + kv_heads], wide[:, heads + kv_heads :]
 
 

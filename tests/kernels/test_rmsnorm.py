@@ -5,39 +5,32 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ninfer.kernels.rmsnorm import offset_multiplier, reference, rmsnorm, rmsnorm_gated, rmsnorm_heads
+from ninfer.kernels.rmsnorm import offset_multiplier, reference, rmsnorm, rmsnorm_gated
 
-CASES = [
-    (torch.float64, torch.float64, 1e-12),
-    (torch.float32, torch.float32, 1e-5),
-    (torch.bfloat16, torch.float32, 2e-2),
-]
+CASES = [(torch.float64, 1e-12), (torch.float32, 1e-5)]
 
 
-@pytest.mark.parametrize(("dtype", "fine", "bound"), CASES)
+@pytest.mark.parametrize(("dtype", "bound"), CASES)
 @pytest.mark.parametrize(("rows", "width"), [(1, 1), (3, 33), (8, 64)])
-def test_norms_equal_the_judge(dtype: torch.dtype, fine: torch.dtype, bound: float, rows: int, width: int) -> None:
+def test_norms_equal_the_judge(dtype: torch.dtype, bound: float, rows: int, width: int) -> None:
     generator = torch.Generator().manual_seed(width)
     x = (torch.randn(rows, width, generator=generator) * 3).to(dtype)
     weight = torch.randn(width, generator=generator).to(torch.bfloat16)
-    for multiplier in (weight.to(fine), offset_multiplier(weight, fine)):
+    for multiplier in (weight.to(dtype), offset_multiplier(weight, dtype)):
         want = reference.rmsnorm(x, multiplier, 1e-6)
-        got = rmsnorm(x, multiplier, 1e-6)
-        assert got.dtype == dtype
-        torch.testing.assert_close(got.double(), want, rtol=bound, atol=bound)
+        torch.testing.assert_close(rmsnorm(x, multiplier, 1e-6).double(), want, rtol=bound, atol=bound)
     z = torch.randn(rows, width, generator=generator).to(dtype)
-    got = rmsnorm_gated(x.to(fine), z, multiplier, 1e-6)
-    assert got.dtype == dtype
+    got = rmsnorm_gated(x, z, multiplier, 1e-6)
     torch.testing.assert_close(got.double(), reference.rmsnorm_gated(x, z, multiplier, 1e-6), rtol=bound, atol=bound)
 
 
-@pytest.mark.parametrize(("dtype", "fine", "bound"), CASES)
-def test_each_head_has_its_own_multiplier(dtype: torch.dtype, fine: torch.dtype, bound: float) -> None:
+@pytest.mark.parametrize(("dtype", "bound"), CASES)
+def test_each_head_has_its_own_multiplier(dtype: torch.dtype, bound: float) -> None:
     generator = torch.Generator().manual_seed(5)
     wide = torch.randn(3, 7, 10, generator=generator).to(dtype)
-    x, multipliers = wide[:, 1:4], torch.randn(3, 10, generator=generator).to(fine)
+    x, multipliers = wide[:, 1:4], torch.randn(3, 10, generator=generator).to(dtype)
     before = wide.clone()
-    got = rmsnorm_heads(x, multipliers, 1e-6)
+    got = rmsnorm(x, multipliers, 1e-6)
     for head in range(3):
         want = reference.rmsnorm(x[:, head], multipliers[head], 1e-6)
         torch.testing.assert_close(got[:, head].double(), want, rtol=bound, atol=bound)

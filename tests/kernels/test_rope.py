@@ -7,25 +7,19 @@ import torch
 
 from ninfer.kernels.rope import build_rotary, reference, rotary_tables, rotate_
 
-CASES = [
-    (torch.float64, torch.float64, 1e-9),
-    (torch.float32, torch.float32, 2e-4),
-    (torch.bfloat16, torch.float32, 4e-2),
-]
+CASES = [(torch.float64, 1e-9), (torch.float32, 2e-4)]
 
 
-@pytest.mark.parametrize(("dtype", "fine", "bound"), CASES)
+@pytest.mark.parametrize(("dtype", "bound"), CASES)
 @pytest.mark.parametrize("sections", [(3, 3, 2), (4, 2, 2), (8, 0, 0)])
-def test_three_axes_turn_their_own_pairs(
-    dtype: torch.dtype, fine: torch.dtype, bound: float, sections: tuple[int, int, int]
-) -> None:
+def test_three_axes_turn_their_own_pairs(dtype: torch.dtype, bound: float, sections: tuple[int, int, int]) -> None:
     """[decision 17] positions are explicit triples; nothing is derived from a row number."""
     generator = torch.Generator().manual_seed(3)
     positions = torch.randint(0, 900, (3, 5), generator=generator, dtype=torch.int32)
     wide = torch.randn(5, 6, 24, generator=generator).to(dtype)
     before = wide.clone()
     want = reference.rotate(wide[:, 2:5], positions, 1e7, 16, sections)
-    tables = rotary_tables(positions, build_rotary(1e7, 16, sections, fine))
+    tables = rotary_tables(positions, build_rotary(1e7, 16, sections, dtype))
     rotate_(wide[:, 2:5], tables)
     torch.testing.assert_close(wide[:, 2:5].double(), want, rtol=bound, atol=bound)
     untouched = torch.ones_like(wide, dtype=torch.bool)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ninfer.base.pools import Pool
 from ninfer.kernels.paged_attention import plan_decode, plan_prefill
+from ninfer.kernels.slots import StepSlots
 from ninfer.models.hybrid import HybridModel
 from ninfer.models.passes import DecodePass, PrefillPass
 from ninfer.ports.device import UnitBatch, UnitKind, UnitRow
@@ -67,8 +68,7 @@ def _build_decode(rows: tuple[UnitRow, ...], model: HybridModel, kv: Tensor) -> 
     run = DecodePass(
         rotary=model.rotary_tables(positions),
         pages=plan_decode(kv, [_int32(row.pages[Pool.MAIN_KV]) for row in rows], [row.start + 1 for row in rows]),
-        read_slots=torch.tensor(read_slots),
-        write_slots=torch.tensor(write_slots),
+        slots=StepSlots.of(read_slots, write_slots),
     )
     fresh = tuple(row.write_slot for row in rows if row.read_slot is None)
     return DecodeInputs(torch.tensor([row.token_ids[0] for row in rows]), run, fresh)

@@ -34,7 +34,8 @@ class Runner:
     def draw_tokens(self, rows: Sequence[SampleRow]) -> tuple[RunResult, ...]:
         """One token per row, from the tail hidden rows kept in their slots: one product with the head for all (D9)."""
         slots = torch.tensor([row.slot for row in rows])
-        logits = self._model.logits(self._memory.states.tail.index_select(0, slots))
+        tails = self._memory.states.tail.index_select(0, slots)
+        logits = self._model.logits(tails.to(self._model.activations))
         wanted = [DrawInput(row.params, row.uniform, row.output_ids, row.mask, row.logprobs) for row in rows]
         return tuple(
             RunResult(row.lane, (drawn.token_id,), None if drawn.logprobs is None else (drawn.logprobs,))
@@ -57,4 +58,4 @@ class Runner:
         for slot in inputs.fresh_slots:
             self._arena.clear_state(slot)
         hidden = self._model.forward(self._model.embed(inputs.token_ids), inputs.run, self._memory)
-        self._memory.states.tail.index_copy_(0, inputs.run.write_slots, hidden)
+        self._memory.states.tail.index_copy_(0, inputs.run.slots.write, hidden.to(self._memory.states.tail.dtype))

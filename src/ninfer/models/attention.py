@@ -9,7 +9,7 @@ from torch import Tensor
 from ninfer.config.geometry import AttentionGeometry
 from ninfer.kernels.linear import DenseWeight, add_linear_, linear
 from ninfer.kernels.paged_attention import attend_decode, attend_prefill
-from ninfer.kernels.rmsnorm import rmsnorm_heads
+from ninfer.kernels.rmsnorm import rmsnorm
 from ninfer.kernels.rope import rotate_
 
 from .passes import Memory, Pass, PrefillPass
@@ -35,7 +35,7 @@ class Attention:
         rows, shape = h.shape[0], self.geometry
         turning = shape.heads + shape.kv_heads
         y = linear(h, self.in_proj).view(rows, -1, shape.head_dim)
-        qk = rotate_(rmsnorm_heads(y[:, :turning], self.qk_multipliers, self.eps), run.rotary)
+        qk = rotate_(rmsnorm(y[:, :turning], self.qk_multipliers, self.eps), run.rotary)
         q, k, v = qk[:, : shape.heads], qk[:, shape.heads :], y[:, turning : turning + shape.kv_heads]
         if isinstance(run, PrefillPass):
             out = attend_prefill(q, k, v, memory.kv, self.layer, run.pages)

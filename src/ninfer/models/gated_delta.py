@@ -19,8 +19,8 @@ from .passes import Memory, Pass, PrefillPass
 class GatedDelta:
     """Weights of one layer; `layer` is its index among the layers that keep recurrent state.
 
-    `in_proj` rows: q | k | v channels, z (output gate), b (update strength), a (decay). Small weights are FP32
-    (FP64 for FP64): `conv` [taps, channels], `decay_rate` = -exp(A_log) [Hv], `dt_bias` [Hv], `multiplier` [Dv].
+    `in_proj` rows: q | k | v channels, z (output gate), b (update strength), a (decay). Small weights are in
+    the activations' format: `conv` [taps, channels], `decay_rate` = -exp(A_log) and `dt_bias` [Hv], `multiplier` [Dv].
     """
 
     geometry: GdnGeometry
@@ -31,7 +31,6 @@ class GatedDelta:
     decay_rate: Tensor
     dt_bias: Tensor
     multiplier: Tensor
-    unit_scales: Tensor
     eps: float
 
     def add_to_(self, x: Tensor, h: Tensor, run: Pass, memory: Memory) -> None:
@@ -43,11 +42,11 @@ class GatedDelta:
         if isinstance(run, PrefillPass):
             mixed = conv_scan(m, self.conv, columns, run.read_slot, run.write_slot, run.cuts)
         else:
-            mixed = conv_step(m, self.conv, columns, run.read_slots, run.write_slots)
-        inputs = delta_inputs(mixed, b, a, self.decay_rate, self.dt_bias, self.unit_scales, shape.key_dim)
+            mixed = conv_step(m, self.conv, columns, run.slots)
+        inputs = delta_inputs(mixed, b, a, self.decay_rate, self.dt_bias, shape.key_heads, shape.key_dim)
         if isinstance(run, PrefillPass):
             out = delta_scan(inputs, states, run.read_slot, run.write_slot, run.cuts)
         else:
-            out = delta_step(inputs, states, run.read_slots, run.write_slots)
+            out = delta_step(inputs, states, run.slots)
         gated = rmsnorm_gated(out, z.view(out.shape), self.multiplier, self.eps)
         add_linear_(x, gated.view(rows, -1), self.out_proj)

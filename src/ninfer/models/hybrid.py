@@ -41,12 +41,13 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class HybridModel:
-    """All weights of the text model, in one numeric format; norms and the recurrence's own weights in FP32 or wider."""
+    """All weights of the text model. Matrices are in the model's format; what lies between them, the residual
+    included, is in the activations' format: FP32, and FP64 where everything is FP64."""
 
     geometry: ModelGeometry
-    dtype: torch.dtype
+    activations: torch.dtype
     embedding: Tensor
-    """[V, H]; with a tied head a view of the head's memory."""
+    """[V, H]; with a tied head usually a view of the head's memory."""
     layers: Sequence[Layer]
     final_multiplier: Tensor
     head: DenseWeight
@@ -54,7 +55,7 @@ class HybridModel:
 
     def embed(self, token_ids: Tensor) -> Tensor:
         """int [N] -> a fresh residual [N, H]."""
-        return self.embedding.index_select(0, token_ids)
+        return self.embedding.index_select(0, token_ids).to(self.activations)
 
     def rotary_tables(self, positions: Tensor) -> RotaryTables:
         """int [3, N] -> tables for one pass."""

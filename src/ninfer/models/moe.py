@@ -27,6 +27,6 @@ class SparseMlp:
         logits = linear(h, self.router)
         experts = self.gate_up.shape[0]
         weights, ids = route(logits[:, :experts], self.top_k)
-        add_experts_(x, h, weights.to(x.dtype), ids, self.gate_up, self.down)
+        add_experts_(x, h, weights, ids, self.gate_up, self.down)
         shared = linear(swiglu_(linear(h, self.shared_gate_up)), self.shared_down)
         x.addcmul_(shared, logits[:, experts:].sigmoid())

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ninfer.kernels.paged_attention import DecodePages, PrefillPages
 from ninfer.kernels.rope import RotaryTables
+from ninfer.kernels.slots import StepSlots
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +45,11 @@ class PrefillPass:
 
 @dataclass(frozen=True, slots=True)
 class DecodePass:
-    """One token of each of B sequences. Slots: int64 [B]."""
+    """One token of each of B sequences."""
 
     rotary: RotaryTables
     pages: DecodePages
-    read_slots: Tensor
-    write_slots: Tensor
+    slots: StepSlots
 
 
 Pass = PrefillPass | DecodePass

@@ -15,7 +15,6 @@ from torch import Tensor
 
 from ninfer.base.errors import ModelFileError
 from ninfer.config.geometry import LayerKind, ModelGeometry
-from ninfer.kernels.gated_delta.inputs import unit_scales
 from ninfer.kernels.linear import DenseWeight
 from ninfer.kernels.rope import build_rotary
 
@@ -31,6 +30,8 @@ Progress = Callable[[int, int], None]
 """Called with (bytes copied so far, bytes in all) after each tensor."""
 
 _NAMED_AT_MOST = 8
+_SMALL_HEAD_BYTES = 64 * 1024 * 1024
+"""A tied head up to here may exist twice: rows for the embedding, packed for products."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +44,11 @@ class LoadedModel:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A tensor that must exist: its shape in the file, and what puts it in place."""
+    """A tensor that must exist: its shape in the file, what puts it in place, the weight it is a part of."""
 
     shape: tuple[int, ...]
     write: Callable[[Tensor], object]
+    weight: DenseWeight | None = None
 
 
 def load_weights(
@@ -64,10 +66,19 @@ def load_weights(
             continue
         with files.borrow(name) as tensor:
             place.write(tensor)
+        layout.finish(place)
         done += entry.stop - entry.start
         if progress is not None:
             progress(done, total)
     return loaded
+
+
+def list_tensor_shapes(geometry: ModelGeometry) -> dict[str, tuple[int, ...]]:
+    """Every tensor of a complete checkpoint of the text model and its MTP layer, experts one by one."""
+    layout = _Layout(geometry, {}, torch.bfloat16)
+    layout.lay_model()
+    layout.lay_mtp(missing_allowed=False)
+    return {name: place.shape for name, place in layout.places.items()}
 
 
 def _check_names(layout: _Layout, entries: dict[str, TensorEntry], model_dir: Path) -> None:
@@ -94,6 +105,8 @@ class _Layout:
         self.geometry = geometry
         self.places: dict[str, _Place] = {}
         self._entries = entries
+        self._parts_missing: dict[int, int] = {}
+        self._tied_head: DenseWeight | None = None
         self._dtype = dtype
         self._fine = torch.float64 if dtype == torch.float64 else torch.float32
 
@@ -101,16 +114,30 @@ class _Layout:
         """The vision tower is known and not built yet."""
         return self.geometry.vision is not None and name.startswith("model.visual.")
 
+    def finish(self, place: _Place) -> None:
+        """After a place was written: a weight whose parts are all there is packed at once, its source given up."""
+        weight = place.weight
+        if weight is None:
+            return
+        self._parts_missing[id(weight)] -= 1
+        if self._parts_missing[id(weight)]:
+            return
+        if weight is not self._tied_head:
+            weight.pack()
+        elif weight.out_features * weight.in_features * self._dtype.itemsize <= _SMALL_HEAD_BYTES:
+            weight.pack(keep_rows=True)
+
     def lay_model(self) -> HybridModel:
         shape, root = self.geometry, self.geometry.tensor_root
-        head = DenseWeight.empty(shape.vocab_rows, shape.hidden, self._dtype)
+        head = DenseWeight(shape.vocab_rows, shape.hidden, self._dtype)
         head_rows = head.rows(0, shape.vocab_rows)
         if shape.tied_head:
-            embedding = head_rows
+            embedding, self._tied_head = head_rows, head
+            self._copy(root + "embed_tokens.weight", embedding, head)
         else:
             embedding = torch.empty(shape.vocab_rows, shape.hidden, dtype=self._dtype)
-            self._copy("lm_head.weight", head_rows)
-        self._copy(root + "embed_tokens.weight", embedding)
+            self._copy(root + "embed_tokens.weight", embedding)
+            self._copy("lm_head.weight", head_rows, head)
         layers = []
         seen = dict.fromkeys(LayerKind, 0)
         for index, kind in enumerate(shape.layers):
@@ -119,7 +146,7 @@ class _Layout:
         rope = shape.rope
         return HybridModel(
             geometry=shape,
-            dtype=self._dtype,
+            activations=self._fine,
             embedding=embedding,
             layers=layers,
             final_multiplier=self._offset_norm(root + "norm.weight"),
@@ -127,9 +154,10 @@ class _Layout:
             rotary=build_rotary(rope.theta, rope.width, rope.sections, self._fine),
         )
 
-    def lay_mtp(self) -> MtpModel | None:
+    def lay_mtp(self, *, missing_allowed: bool = True) -> MtpModel | None:
         shape = self.geometry
-        if not shape.mtp_layers or not any(name.startswith("mtp.") for name in self._entries):
+        missing = not any(name.startswith("mtp.") for name in self._entries)
+        if not shape.mtp_layers or (missing and missing_allowed):
             return None
         return MtpModel(
             fuse=self._linear({"mtp.fc.weight": shape.hidden}, 2 * shape.hidden),
@@ -160,7 +188,7 @@ class _Layout:
         shape, hidden = self.geometry.attention, self.geometry.hidden
         heads, kv_heads, width = shape.heads, shape.kv_heads, shape.head_dim
         ends = [heads * width, (heads + kv_heads) * width, (heads + 2 * kv_heads) * width]
-        in_proj = DenseWeight.empty(2 * (heads + kv_heads) * width, hidden, self._dtype)
+        in_proj = DenseWeight(2 * (heads + kv_heads) * width, hidden, self._dtype)
         queries = in_proj.rows(0, ends[0]).unflatten(0, (heads, width))
         gates = in_proj.rows(ends[2], in_proj.out_features).unflatten(0, (heads, width))
 
@@ -169,9 +197,9 @@ class _Layout:
             queries.copy_(per_head[:, 0])
             gates.copy_(per_head[:, 1])
 
-        self._place(prefix + "q_proj.weight", (heads * 2 * width, hidden), write_queries)
-        self._copy(prefix + "k_proj.weight", in_proj.rows(ends[0], ends[1]))
-        self._copy(prefix + "v_proj.weight", in_proj.rows(ends[1], ends[2]))
+        self._place(prefix + "q_proj.weight", (heads * 2 * width, hidden), write_queries, in_proj)
+        self._copy(prefix + "k_proj.weight", in_proj.rows(ends[0], ends[1]), in_proj)
+        self._copy(prefix + "v_proj.weight", in_proj.rows(ends[1], ends[2]), in_proj)
         multipliers = torch.empty(heads + kv_heads, width, dtype=self._fine)
         self._place(prefix + "q_norm.weight", (width,), lambda t: multipliers[:heads].copy_(t).add_(1))
         self._place(prefix + "k_norm.weight", (width,), lambda t: multipliers[heads:].copy_(t).add_(1))
@@ -200,7 +228,6 @@ class _Layout:
             decay_rate=rate,
             dt_bias=self._vector(prefix + "dt_bias", shape.value_heads),
             multiplier=self._vector(prefix + "norm.weight", shape.value_dim),
-            unit_scales=unit_scales(shape.key_heads, shape.key_dim, self._fine),
             eps=self.geometry.norm_eps,
         )
 
@@ -233,18 +260,22 @@ class _Layout:
 
     # ---- places ---------------------------------------------------------------------------------------------------
 
-    def _place(self, name: str, shape: tuple[int, ...], write: Callable[[Tensor], object]) -> None:
-        self.places[name] = _Place(shape, write)
+    def _place(
+        self, name: str, shape: tuple[int, ...], write: Callable[[Tensor], object], weight: DenseWeight | None = None
+    ) -> None:
+        self.places[name] = _Place(shape, write, weight)
+        if weight is not None:
+            self._parts_missing[id(weight)] = self._parts_missing.get(id(weight), 0) + 1
 
-    def _copy(self, name: str, target: Tensor) -> None:
-        self._place(name, tuple(target.shape), target.copy_)
+    def _copy(self, name: str, target: Tensor, weight: DenseWeight | None = None) -> None:
+        self._place(name, tuple(target.shape), target.copy_, weight)
 
     def _linear(self, parts: dict[str, int], in_features: int) -> DenseWeight:
         """One fused weight of named parts, each with its count of output rows."""
-        weight = DenseWeight.empty(sum(parts.values()), in_features, self._dtype)
+        weight = DenseWeight(sum(parts.values()), in_features, self._dtype)
         start = 0
         for name, out_features in parts.items():
-            self._copy(name, weight.rows(start, start + out_features))
+            self._copy(name, weight.rows(start, start + out_features), weight)
             start += out_features
         return weight
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ninfer.config.geometry import read_geometry
 from ninfer.kernels.paged_attention import plan_decode, plan_prefill
+from ninfer.kernels.slots import StepSlots
 from ninfer.models.passes import DecodePass, Memory, PrefillPass, StateViews
 from ninfer.models.registry import LOADERS
 from ninfer.models.tensor_files import TensorFiles
@@ -58,8 +59,8 @@ class Rig:
         x = self.model.embed(self.prompt)
         if "token_types" in self.golden:
             types = self.golden["token_types"]
-            x[types == 1] = self.golden["vision.image_embeds"].to(self.dtype)
-            x[types == 2] = self.golden["vision.video_embeds"].to(self.dtype)
+            x[types == 1] = self.golden["vision.image_embeds"].to(x.dtype)
+            x[types == 2] = self.golden["vision.video_embeds"].to(x.dtype)
         return x
 
     def prefill(
@@ -96,8 +97,7 @@ class Rig:
         run = DecodePass(
             self.model.rotary_tables(positions),
             plan_decode(self.memory.kv, [torch.tensor(ids) for ids in pages], lengths),
-            torch.tensor(reads),
-            torch.tensor(writes),
+            StepSlots.of(reads, writes),
         )
         return self.model.forward(self.model.embed(torch.tensor(token_ids)), run, self.memory)
 

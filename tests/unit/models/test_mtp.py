@@ -7,6 +7,7 @@ import torch
 from model_rig import MODELS, Rig, near
 
 from ninfer.kernels.paged_attention import plan_decode, plan_prefill
+from ninfer.kernels.slots import StepSlots
 from ninfer.models.passes import DecodePass, PrefillPass
 
 BOUND, PAGES = 5e-4, (5, 1)
@@ -38,8 +39,7 @@ def test_prompt_and_chain_equal_the_golden(name: str) -> None:
         chain.append(int(logits.argmax()))
         assert chain[-1] == want
         positions = positions + 1
-        slot = torch.zeros(1, dtype=torch.long)
         pages = plan_decode(kv, [torch.tensor(PAGES)], [length + step + 1])
-        run_one = DecodePass(rig.model.rotary_tables(positions), pages, slot, slot)
+        run_one = DecodePass(rig.model.rotary_tables(positions), pages, StepSlots.of([0], [0]))
         rows = rig.mtp.forward(rig.model.embed(torch.tensor(chain[-1:])), rows, run_one, rig.mtp_memory)
     assert torch.equal(rig.memory.states.recurrent.nan_to_num(7.0), state_before)

@@ -4,7 +4,7 @@ Formula: y[t, c] = silu(sum_{i < K} w[i, c] * m[t - (K - 1) + i, c]); m before t
 columns kept in the read slot, zeros for the empty state.
 Shapes: m [T, C] (scan, one sequence) or [B, C] (step, one token of B sequences); weight [K, C], tap K - 1 is the
 current token; columns [slots, K - 1, C], oldest first (a view of the StateImages of one layer).
-Dtypes: m and columns in the model's dtype, weight and y in FP32 (FP64 for FP64).
+Dtypes: m, weight and y in the activations' format (FP32, FP64); columns in the model's format, in which m is exact.
 State written: the write slot gets the last K - 1 raw columns; a cut at offset n with a slot gets those after n tokens.
 Aliasing: read and write slot may be equal; else the read slot is left as it is. Slots of different rows of a step
 are different.
@@ -18,6 +18,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import silu
 
+from ninfer.kernels.slots import StepSlots
+
 
 def conv_scan(
     m: Tensor,
@@ -27,23 +29,24 @@ def conv_scan(
     write_slot: int,
     cuts: Sequence[tuple[int, int | None]] = (),
 ) -> Tensor:
-    """One sequence, T tokens -> [T, C] in weight's dtype. `cuts`: (offset, slot)."""
+    """One sequence, T tokens -> [T, C]. `cuts`: (offset, slot)."""
     taps, tokens = weight.shape[0], m.shape[0]
-    before = columns.new_zeros(columns.shape[1:]) if read_slot is None else columns[read_slot]
+    before = m.new_zeros(columns.shape[1:]) if read_slot is None else columns[read_slot].to(m.dtype)
     window = torch.cat([before, m])
     for offset, slot in cuts:
         if slot is not None:
             columns[slot].copy_(window[offset : offset + taps - 1])
     columns[write_slot].copy_(window[tokens:])
-    wide = window.to(weight.dtype)
-    out = wide[:tokens] * weight[0]
+    out = window[:tokens] * weight[0]
     for tap in range(1, taps):
-        out.addcmul_(wide[tap : tap + tokens], weight[tap])
+        out.addcmul_(window[tap : tap + tokens], weight[tap])
     return silu(out, inplace=True)
 
 
-def conv_step(m: Tensor, weight: Tensor, columns: Tensor, read_slots: Tensor, write_slots: Tensor) -> Tensor:
-    """One token of B sequences -> [B, C] in weight's dtype. Slots are int64 [B]."""
-    window = torch.cat([columns.index_select(0, read_slots), m.unsqueeze(1)], 1)
-    columns.index_copy_(0, write_slots, window[:, 1:])
+def conv_step(m: Tensor, weight: Tensor, columns: Tensor, slots: StepSlots) -> Tensor:
+    """One token of B sequences -> [B, C]."""
+    kept = slots.load(columns)
+    window = torch.cat([kept, m.unsqueeze(1).to(kept.dtype)], 1)
+    kept.copy_(window[:, 1:])
+    slots.store(columns, kept)
     return silu((window * weight).sum(1), inplace=True)

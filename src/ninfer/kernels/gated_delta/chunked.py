@@ -27,7 +27,7 @@ def delta_scan(
     """-> o [T, Hv, Dv]. `cuts`: (offset, slot) in rising order of offset."""
     tokens, heads, _ = inputs.v.shape
     group = heads // inputs.k.shape[1]
-    q, k = inputs.q, inputs.k
+    q, k = inputs.q * inputs.q.shape[-1] ** -0.5, inputs.k
     if group > 1:
         q, k = q.repeat_interleave(group, 1), k.repeat_interleave(group, 1)
     by_head = tuple(x.transpose(0, 1) for x in (q, k, inputs.v, inputs.log_decay, inputs.beta))

@@ -20,7 +20,7 @@ def delta_rule(
             now[head] = now[head] * log_decay[t, head].double().exp()
             error = beta[t, head].double() * (v[t, head].double() - now[head].T @ key)
             now[head] = now[head] + torch.outer(key, error)
-            out[t, head] = now[head].T @ query
+            out[t, head] = now[head].T @ query / len(key) ** 0.5
         states.append(now.clone())
     return out, states
 
@@ -32,7 +32,7 @@ def delta_inputs(
     rows, width = mixed.shape[0], key_heads * key_dim
     wide = mixed.double()
     q, k = wide[:, :width].view(rows, key_heads, -1), wide[:, width : 2 * width].view(rows, key_heads, -1)
-    q = q / (q.square().sum(-1, keepdim=True) + 1e-6).sqrt() / key_dim**0.5
+    q = q / (q.square().sum(-1, keepdim=True) + 1e-6).sqrt()
     k = k / (k.square().sum(-1, keepdim=True) + 1e-6).sqrt()
     v = wide[:, 2 * width :].view(rows, len(a_log), -1)
     log_decay = -a_log.double().exp() * torch.log1p((a.double() + dt_bias.double()).exp())

@@ -2,7 +2,8 @@
 
 Formula: y[n, o] = sum_i x[n, i] * W[o, i], accumulated in FP32 or wider.
 Shapes: x [N, in] (rows may be strided), weight over [out, in], y [N, out].
-Dtypes: x, weight and y share one of bfloat16, float32, float64 in the dense format.
+Dtypes: x and y in the activations' format (FP32, FP64). A BF16 weight takes x rounded to BF16 and rounds y to BF16
+once; weights in the activations' format round nothing.
 State written: none. Aliasing: `add_linear_` adds into `target` in place; `target` must not share memory with x.
 
 A fused projection is one weight whose parts are consecutive output rows; the caller slices y.
@@ -10,37 +11,18 @@ A fused projection is one weight whose parts are consecutive output rows; the ca
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import torch
 from torch import Tensor
 
+from .dense import DenseWeight
 
-@dataclass(frozen=True, slots=True)
-class DenseWeight:
-    """A weight of plain numbers. `matrix` is [in, out], the order in which a CPU reads few rows fastest."""
-
-    matrix: Tensor
-
-    @staticmethod
-    def empty(out_features: int, in_features: int, dtype: torch.dtype) -> DenseWeight:
-        """Unwritten storage; the loader fills `rows`."""
-        return DenseWeight(torch.empty(in_features, out_features, dtype=dtype))
-
-    def rows(self, start: int, stop: int) -> Tensor:
-        """View [stop - start, in] of output rows, in the order of a checkpoint file."""
-        return self.matrix[:, start:stop].t()
-
-    @property
-    def out_features(self) -> int:
-        return self.matrix.shape[1]
+__all__ = ["DenseWeight", "add_linear_", "linear"]
 
 
 def linear(x: Tensor, weight: DenseWeight) -> Tensor:
     """x [N, in] -> [N, out]."""
-    return torch.mm(x, weight.matrix)
+    return weight.multiply(x)
 
 
 def add_linear_(target: Tensor, x: Tensor, weight: DenseWeight) -> Tensor:
     """target [N, out] += x W^T, in place."""
-    return target.addmm_(x, weight.matrix)
+    return weight.multiply_add_(target, x)

@@ -4,7 +4,8 @@ Formula: query n at history position p attends to positions 0 .. p: o = softmax(
 reads KV head j // (Hq / Hk).
 Shapes: q [N, Hq, D], k, v [N, Hk, D] (already normed and rotated), pool [pages, layers, 2, Hk, 64, D] (2: keys,
 values), o [N, Hq, D]. N is T tokens of one sequence (prefill) or one token of each of B sequences (decode).
-Dtypes: q, k, v, pool, o share the model's dtype; softmax and sums are FP32 or wider inside.
+Dtypes: q, k, v, o in the activations' format (FP32, FP64), pool in the model's format, to which q, k, v are rounded;
+softmax and sums are FP32 or wider inside.
 State written: k and v of the N tokens into their pages, before attention reads them. Nothing else of the pool is
 written, and no position at or past a row's end is read: unwritten memory may hold NaN.
 Aliasing: rows of a decode have different writable pages; full pages may be shared by rows.

@@ -35,8 +35,8 @@ def write_tokens(pool: Tensor, layer: int, shape: PoolShape, rows: Tensor, k: Te
     """Put k, v [N, Hk, D] at pool rows; `rows` int64 [N * Hk] are those of layer 0's keys."""
     flat = pool.view(-1, pool.shape[-1])
     here = rows + layer * shape.layer_blocks * PAGE_TOKENS
-    flat.index_copy_(0, here, k.reshape(-1, k.shape[-1]))
-    flat.index_copy_(0, here + shape.kv_heads * PAGE_TOKENS, v.reshape(-1, v.shape[-1]))
+    flat.index_copy_(0, here, k.reshape(-1, k.shape[-1]).to(pool.dtype))
+    flat.index_copy_(0, here + shape.kv_heads * PAGE_TOKENS, v.reshape(-1, v.shape[-1]).to(pool.dtype))
 
 
 def token_rows(page_ids: Tensor, inside: Tensor, shape: PoolShape) -> Tensor:

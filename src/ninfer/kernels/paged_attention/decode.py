@@ -61,5 +61,6 @@ def attend_decode(q: Tensor, k: Tensor, v: Tensor, pool: Tensor, layer: int, whe
     for row, length in where.short_rows:
         both[:, row, :, length:] = 0  # 0 * NaN is NaN: what lies past a row's end must not meet a zero weight
     keys, values = both[:, :, :, : where.longest]
-    queries = q.view(batch, shape.kv_heads, heads // shape.kv_heads, width)
-    return scaled_dot_product_attention(queries, keys, values, attn_mask=where.mask).view(batch, heads, width)
+    queries = q.to(pool.dtype).view(batch, shape.kv_heads, heads // shape.kv_heads, width)
+    out = scaled_dot_product_attention(queries, keys, values, attn_mask=where.mask)
+    return out.view(batch, heads, width).to(q.dtype)

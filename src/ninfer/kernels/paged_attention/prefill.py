@@ -47,11 +47,11 @@ def attend_prefill(q: Tensor, k: Tensor, v: Tensor, pool: Tensor, layer: int, wh
         blocks = as_blocks(pool).index_select(0, where.blocks + layer * shape.layer_blocks)
         keys, values = blocks.view(2, shape.kv_heads, -1, pool.shape[-1])[:, :, :end]
     else:
-        keys, values = k.transpose(0, 1), v.transpose(0, 1)
+        keys, values = k.transpose(0, 1).to(pool.dtype), v.transpose(0, 1).to(pool.dtype)
     tokens, heads, width = q.shape
     group = heads // shape.kv_heads
     # KV heads are the batch and the query heads that share one are its heads, so that nothing is repeated.
-    queries = q.view(tokens, shape.kv_heads, group, width).permute(1, 2, 0, 3)
+    queries = q.to(pool.dtype).view(tokens, shape.kv_heads, group, width).permute(1, 2, 0, 3)
     keys, values = (x.unsqueeze(1).expand(-1, group, -1, -1) for x in (keys, values))
     out = scaled_dot_product_attention(queries, keys, values, attn_mask=where.mask, is_causal=where.mask is None)
-    return out.permute(2, 0, 1, 3).reshape(tokens, heads, width)
+    return out.permute(2, 0, 1, 3).reshape(tokens, heads, width).to(q.dtype)

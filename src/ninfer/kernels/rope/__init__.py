@@ -4,7 +4,7 @@ Formula: frequency pair p turns dimensions p and p + R/2 of every head by angle 
 axis(p) is 1 (height) for p = 1, 4, .. below 3 * sections[1], 2 (width) for p = 2, 5, .. below 3 * sections[2],
 else 0 (time). Dimensions R and above pass. Positions are given explicitly, never derived from a length.
 Shapes: positions int [3, N]; x [N, heads, D]; tables cos, sin [N, 1, R].
-Dtypes: tables in FP32 (FP64 for FP64); x in any, arithmetic in the tables' dtype.
+Dtypes: x and tables in the activations' format (FP32, FP64).
 State written: none. Aliasing: `rotate_` writes x in place; x may be a strided view.
 """
 
@@ -52,10 +52,6 @@ def rotate_(x: Tensor, tables: RotaryTables) -> Tensor:
     """Turn the first R dimensions of x [N, heads, D] in place."""
     width = tables.cos.shape[-1]
     turning = x[..., :width]
-    if x.dtype == tables.cos.dtype:
-        swapped = turning.roll(width // 2, -1)
-        turning.mul_(tables.cos).addcmul_(swapped, tables.sin)
-    else:
-        wide = turning.to(tables.cos.dtype)
-        turning.copy_(torch.addcmul(wide * tables.cos, wide.roll(width // 2, -1), tables.sin))
+    swapped = turning.roll(width // 2, -1)
+    turning.mul_(tables.cos).addcmul_(swapped, tables.sin)
     return x
