@@ -155,7 +155,7 @@ class LiveServer:
         if opened:
             self.service.open(engine)
         self.journal = MemoryJournal()
-        self._server = DrainingServer(build_app(self.service, self.journal), self.service)
+        self._server = DrainingServer(build_app(self.service, self.journal), self.service, failed_linger_s=0.3)
         self._listening = threading.Event()
         self._thread = threading.Thread(target=self._run)
 

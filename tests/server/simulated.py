@@ -13,7 +13,7 @@ from ninfer.engine.core import HealthFacts, RequestHandle
 from ninfer.frontend.plan import InputPlan
 from ninfer.ports.output import OutputSink
 from ninfer.ports.sampling import SamplingParams
-from ninfer.sim.device import SimDevice
+from ninfer.sim.device import SimDevice, SimFaults
 from ninfer.sim.script import ReplyScript, Runs, cut_every
 
 from .scripted import MAX_CONTEXT, MODEL_DIR, Script, ScriptedEngine, ScriptedFrontend, bundled_frontend
@@ -38,7 +38,7 @@ class Submitted:
 class SimulatedEngine:
     """`script` tells what the next requests get; only its steps and `ends` count."""
 
-    def __init__(self) -> None:
+    def __init__(self, faults: SimFaults | None = None) -> None:
         self.frontend: Any = ScriptedFrontend(bundled_frontend())
         self.max_context = MAX_CONTEXT
         self.default_sampling = SamplingParams()
@@ -51,6 +51,7 @@ class SimulatedEngine:
             pages={Pool.MAIN_KV: _PAGES},
             vocab_tokens=_VOCAB,
             script=ReplyScript(self._reply, end_token),
+            faults=faults,
         )
         options = EngineOptions(MODEL_DIR, max_concurrency=_LANES, audit_every_cycles=50)
         self._engine = make_engine(EngineParts(device, self.frontend, options, MAX_CONTEXT, "tiny"))

@@ -216,7 +216,8 @@ def test_the_session_hint_reaches_the_plan(api: Api, engine: ScriptedEngine) -> 
     chat = {"messages": [{"role": "user", "content": "x"}], "prompt_cache_key": "k"}
     api.post(CHAT, chat)
     api.post(CHAT, chat, headers={"x-session-id": "s"})
-    assert [request.plan.session for request in engine.requests] == ["k", "s"]
+    api.post(TEXT, {"prompt": "x", "prompt_cache_key": "k"})
+    assert [request.plan.session for request in engine.requests] == ["k", "s", "k"]
 
 
 def test_a_full_queue_is_overloaded(engine: ScriptedEngine) -> None:

@@ -15,9 +15,11 @@ import pytest
 
 from ninfer.config.options import ServerOptions
 from ninfer.ports.output import FinishReason
+from ninfer.sim.device import SimFaults
 
 from .clients import CHAT, LiveServer, read_all, read_until, wait_until
 from .scripted import Script, ScriptedEngine, whole
+from .simulated import SimulatedEngine
 
 ENDLESS = Script(((b"word ",),), ends=False, step_s=0.01)
 
@@ -315,3 +317,19 @@ def test_many_streams_at_once(live: LiveServer, engine: ScriptedEngine) -> None:
         texts.add("".join(c["choices"][0]["delta"].get("content", "") for c in events))
     assert texts == {"".join(f"<{number}:{step}>" for step in range(50)) for number in range(16)}
     fresh.close()
+
+
+def test_a_failed_engine_is_told_and_ends_the_server() -> None:
+    """OPS-01, SCHED-09: the request under way hears it, health says failed, then the server goes for a restart."""
+    engine = SimulatedEngine(SimFaults(fail_submission=12))
+    engine.script = Script(((b"word ",),) * 100)
+    body = {"messages": [{"role": "user", "content": "x"}], "stream": True}
+    with LiveServer(engine) as server:
+        answer = httpx2.post(server.url + CHAT, json=body)
+        assert '"code":"engine_failed"' in answer.text
+        assert "[DONE]" not in answer.text
+        health = httpx2.get(server.url + "/health")
+        assert (health.status_code, health.json()["status"]) == (503, "failed")
+        assert httpx2.post(server.url + CHAT, json=body).json()["error"]["code"] == "engine_failed"
+        assert server.join(5.0)
+    engine.close()

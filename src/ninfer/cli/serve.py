@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from ninfer.base.clock import SystemClock
+from ninfer.base.errors import DeviceFailure
 from ninfer.cli.engine_options import (
     ByteCount,
     engine_options,
@@ -141,6 +142,10 @@ class _Loading:
         """After serving: close the engine, raise what loading raised."""
         if self._error is not None:
             raise self._error
-        if self._engine is not None:
-            self._engine.close()
+        if self._engine is None:
+            return 0
+        failure = self._engine.find_failure()
+        self._engine.close()
+        if failure is not None:
+            raise DeviceFailure(f"the engine has failed: {failure}")
         return 0

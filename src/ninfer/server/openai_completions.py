@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from dataclasses import replace
 from typing import Any, assert_never
 
 from msgspec import UNSET
@@ -49,6 +50,7 @@ def prepare_completion(body: bytes, context: Context) -> Job:
     if fields.logprobs is not None and not 0 <= fields.logprobs <= MAX_TOP_LOGPROBS:
         raise invalid(f"logprobs must be between 0 and {MAX_TOP_LOGPROBS}.", param="logprobs")
     plan = _read_prompt(fields.prompt, frontend, context.engine.max_context)
+    plan = replace(plan, session=context.session or fields.prompt_cache_key)
     prompt_tokens, max_context = len(plan.tokens), context.engine.max_context
     check_context(prompt_tokens, max_context, "prompt")
     renderer = TextRenderer(

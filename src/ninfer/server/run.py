@@ -17,8 +17,9 @@ from starlette.types import ASGIApp
 
 from ninfer.base.errors import NInferError
 from ninfer.server.protocol import ServingProtocol
-from ninfer.server.service import Service
+from ninfer.server.service import Phase, Service
 
+FAILED_LINGER_S = 5.0
 _BACKLOG = 512
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -54,9 +55,13 @@ def find_url(bound: socket.socket) -> str:
 
 class DrainingServer(uvicorn.Server):
     """The first SIGTERM or SIGINT drains: /health says so, new requests are refused, those in flight may end. The
-    second one ends the process at once."""
+    second one ends the process at once.
 
-    def __init__(self, app: ASGIApp, service: Service) -> None:
+    An engine that has failed for good ends the server after `failed_linger_s`, so that a probe can see why and a
+    supervisor can start a fresh process (SCHED-09).
+    """
+
+    def __init__(self, app: ASGIApp, service: Service, *, failed_linger_s: float = FAILED_LINGER_S) -> None:
         config = uvicorn.Config(
             app,
             http=ServingProtocol,
@@ -73,6 +78,8 @@ class DrainingServer(uvicorn.Server):
         )
         super().__init__(config)
         self._service = service
+        self._failed_linger_s = failed_linger_s
+        self._failed_since: float | None = None
         self._draining: asyncio.Task[None] | None = None
 
     @contextmanager
@@ -89,6 +96,17 @@ class DrainingServer(uvicorn.Server):
         finally:
             for number in _SIGNALS:
                 loop.remove_signal_handler(number)
+
+    async def on_tick(self, counter: int) -> bool:
+        """uvicorn's heartbeat, ten times a second."""
+        phase, _ = self._service.find_phase()
+        if phase is not Phase.FAILED:
+            self._failed_since = None
+        elif self._failed_since is None:
+            self._failed_since = self._service.clock.now()
+        elif self._service.clock.now() - self._failed_since >= self._failed_linger_s:
+            self.should_exit = True
+        return await super().on_tick(counter)
 
     def start_drain(self) -> None:
         """On the event loop: begin to drain; when draining already, end now."""
