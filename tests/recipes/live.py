@@ -263,7 +263,7 @@ class Live:
 
     def start(self, messages: Sequence[Message], **fields: Any) -> tuple[RequestStream, Heard]:
         """A chat request that is not waited for; `fields` as `Engine.submit` takes them."""
-        free: dict[str, Any] = {"temperature": 0, "logit_bias": {token: 100.0 for token in CAPITALS}}
+        free: dict[str, Any] = {"temperature": 0, "logit_bias": dict.fromkeys(CAPITALS, 100.0)}
         stream = self.engine.submit(messages, **{**free, **fields})
         return stream, self.heard[-1]
 

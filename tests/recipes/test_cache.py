@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from ninfer.base.buffers import IntBuffer
+
 from .conftest import OpenLive
 from .live import Answer, Live
 from .words import (
@@ -104,7 +106,7 @@ def test_a_changed_tool_list_is_a_visible_miss(append: Live, append_ref: Live) -
     turned = [*tools[:4], {"type": "function", "function": {**function, "parameters": schema}}, *tools[5:]]
     for changed in (swapped, turned):
         answer = append.ask(messages, tools=changed, **SHORT)
-        common = next(at for at, pair in enumerate(zip(first.heard.prompt, answer.heard.prompt)) if len({*pair}) > 1)
+        common = IntBuffer(first.heard.prompt).common_prefix(IntBuffer(answer.heard.prompt))
         assert answer.record.deepest_token_match == common
         assert answer.record.loss == "no_point_at_match"
         assert answer.cached <= common

@@ -5,6 +5,7 @@ Sizes are an eighth of the recipes', rules the same.
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 from collections.abc import Sequence
@@ -75,36 +76,40 @@ def test_later_users_hit_the_shared_head(open_live: OpenLive, append_dir: Path) 
     assert min(hits(open_live, append_dir, 64)[2:4]) >= 600
 
 
-def tool_loop(live: Live, rounds: int, trimmed: Sequence[int], **fields: Any) -> list[tuple[int, Answer]]:
+def tool_loop(live: Live, rounds: int, trimmed: Sequence[int], **fields: Any) -> list[Answer]:
     """An agent without a human. In the `trimmed` rounds the client drops the newline at the end of an argument.
 
-    Returns round number and answer of each request.
+    Returns the answer of each round and of a last request behind them.
     """
     messages = [system(filler(20, 1)), user(filler(20, 2))]
-    answers: list[tuple[int, Answer]] = []
+    answers: list[Answer] = []
     for number in range(1, rounds + 1):
         text = f"{number}.\n\n{call_text('e', c=f'FILE {number}' + chr(10))}"
         answer = live.ask_saying(text, messages, tools=[EDIT], **fields)
-        answers.append((number, answer))
+        answers.append(answer)
         message = answer.message
         (call,) = message["tool_calls"]
         assert json.loads(call["function"]["arguments"])["c"].endswith("\n")
         if number in trimmed:
             message = with_arguments(message, lambda value: json.dumps({"c": value["c"].strip()}))
         messages += [message, result(call, filler(15, 100 + number))]
-    answers.append((rounds + 1, live.ask(messages, tools=[EDIT], **{**fields, **SHORT})))
+    answers.append(live.ask(messages, tools=[EDIT], **{**fields, **SHORT}))
     return answers
+
+
+def longest_round(answers: Sequence[Answer]) -> int:
+    return max(later.prompt - earlier.prompt for earlier, later in itertools.pairwise(answers))
 
 
 def test_a_tool_loop_moves_its_point_forward(append: Live, append_ref: Live) -> None:
     """HYB-05: thirty rounds; what the client changed in one answer costs that round, not the loop."""
     answers = tool_loop(append, 30, (10, 20, 30), chat_template_kwargs={"preserve_thinking": True})
-    round_tokens = max(later.prompt - earlier.prompt for (_, earlier), (_, later) in zip(answers, answers[1:]))
-    for number, answer in answers[1:]:
-        changed = number - 1 in (10, 20, 30)
+    round_tokens = longest_round(answers)
+    for behind, answer in enumerate(answers[1:], 1):
+        changed = behind in (10, 20, 30)
         assert answer.fresh <= (2 * round_tokens if changed else round_tokens)
         assert not changed or answer.record.loss == "no_point_at_match"
-    last = answers[-1][1]
+    last = answers[-1]
     assert last.tokens == append_ref.complete(last.heard.prompt, **SHORT, **FREE).tokens
 
 
@@ -112,8 +117,8 @@ def test_a_tool_loop_moves_its_point_forward(append: Live, append_ref: Live) -> 
 def test_a_stripped_tool_loop_moves_a_point_forward_too(strip: Live) -> None:
     """HYB-05 where the template strips thinking: the private point must stay before the open turn's first answer."""
     answers = tool_loop(strip, 10, (10,), enable_thinking=False)
-    round_tokens = max(later.prompt - earlier.prompt for (_, earlier), (_, later) in zip(answers, answers[1:]))
-    assert answers[-1][1].fresh <= 2 * round_tokens
+    round_tokens = longest_round(answers)
+    assert answers[-1].fresh <= 2 * round_tokens
 
 
 @pytest.mark.xfail(strict=True, reason="a marker at the end of each request's last part comes with milestone C [D12]")
