@@ -43,6 +43,9 @@ def open_parts(options: EngineOptions, progress: Progress | None = None) -> Engi
     """Load everything. A caller may replace parts before `make_engine` joins them."""
     if options.device != "cpu":
         raise BadInput(f"device {options.device} is not built yet", param="device", code="unsupported_parameter")
+    if options.context_cache.host_capacity_bytes:
+        name = "context_cache.host_capacity_bytes"
+        raise BadInput(f"{name}: a host memory tier is not built yet", param=name, code="unsupported_parameter")
     model_dir = options.model_dir
     if not model_dir.is_dir():
         raise ModelFileError(f"{model_dir} is not a directory")

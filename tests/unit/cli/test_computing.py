@@ -54,6 +54,7 @@ def test_generate_takes_ids_chat_and_seed(capsys: pytest.CaptureFixture[str]) ->
         (["--ids", "[1, 99999]"], "token id 99999"),
         (["--prompt", "word " * 5000], "maximum context length"),
         (["--prompt", "x", "--device", "cuda"], "device cuda"),
+        (["--prompt", "x", "--host-capacity-bytes", "1GiB"], "host_capacity_bytes"),
     ],
 )
 def test_what_cannot_be_generated_is_one_line(
