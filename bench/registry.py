@@ -26,5 +26,6 @@ class Scenario:
 SCENARIOS: dict[str, Scenario] = {
     "http": Scenario("bench.http", ("tests/server", "tests/unit/engine"), "the bundled model over HTTP on the CPU"),
     "text": Scenario("bench.text", ("tests/unit/frontend",), "text work of a warm turn on a 100k-token conversation"),
+    "store": Scenario("bench.store", ("tests/unit/store", "tests/unit/program"), "accounting on the control thread"),
     "ops": Scenario("bench.ops", ("tests/kernels",), "operators and whole steps on the CPU"),
 }

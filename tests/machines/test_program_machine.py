@@ -66,7 +66,7 @@ class Request:
 
 
 class ProgramMachine(RuleBasedStateMachine):
-    @initialize(slots=st.integers(3, 9), pages=st.integers(8, 40), late=st.integers(0, 3), seed=st.integers(0, 99))
+    @initialize(slots=st.integers(3, 12), pages=st.integers(10, 60), late=st.integers(0, 3), seed=st.integers(0, 99))
     def begin(self, slots: int, pages: int, late: int, seed: int) -> None:
         self.device = SimDevice(
             slots=slots,
@@ -111,7 +111,7 @@ class ProgramMachine(RuleBasedStateMachine):
         lane = self.free_lane()
         if lane is None:
             return
-        takes_over = dice.random() < 0.7
+        takes_over = dice.random() < 0.6
         quote = self.program.quote_source(
             prompt,
             point,
@@ -167,7 +167,7 @@ class ProgramMachine(RuleBasedStateMachine):
     def bind_point(self, dice: Random) -> None:
         point, _ = dice.choice(self.points())
         tokens = list(self.ledgers[point])
-        at, more = len(tokens), dice.choice((0, 1, 10, 64, 130))
+        at, more = len(tokens), dice.choice((0, 1, 10, 64, 130, 130))
         if dice.random() < 0.1:
             tokens[dice.randrange(at)] += 1
         tokens += [(more + 3 * i) % VOCAB for i in range(more)]
@@ -259,7 +259,7 @@ class ProgramMachine(RuleBasedStateMachine):
     @rule(dice=DICE)
     def release(self, dice: Random) -> None:
         """At any moment, in flight or not (L3); or a pause between units, to be replayed later (K1)."""
-        if dice.random() < 0.5:
+        if dice.random() < 0.7:
             return
         lane = dice.choice(sorted(self.requests))
         request = self.unseat(lane)
@@ -283,7 +283,7 @@ class ProgramMachine(RuleBasedStateMachine):
     @rule(dice=DICE, pool=st.sampled_from((Pool.STATE, Pool.MAIN_KV, Pool.MTP_KV)))
     def delete(self, dice: Random, pool: Pool) -> None:
         actions = self.program.list_delete_actions(pool)
-        if not actions or dice.random() < 0.5:
+        if not actions or dice.random() < 0.7:
             return
         action = dice.choice(actions)
         assert action.frees[pool] > 0
@@ -327,5 +327,5 @@ class ProgramMachine(RuleBasedStateMachine):
         assert self.program.occupancy().free == self.program.occupancy().capacity
 
 
-ProgramMachine.TestCase.settings = machine_settings(150, 50)
+ProgramMachine.TestCase.settings = machine_settings(200, 50)
 test_program = ProgramMachine.TestCase

@@ -99,16 +99,19 @@ class Checkpoints:
             checkpoint = self._points[point]
             slot_drops[checkpoint.slot] = slot_drops.get(checkpoint.slot, 0) + 1
             histories[checkpoint.directory.serial] = checkpoint.directory
-        freed = {Pool.STATE: sum(self._slots.refs(slot) == drops for slot, drops in slot_drops.items())}
-        tables: dict[Pool, list[memoryview]] = {pool: [] for pool in self._pages}
+        freed_slots = sum(self._slots.refs(slot) == drops for slot, drops in slot_drops.items())
+        tables: dict[Pool, list[memoryview]] = {}
         for serial, directory in histories.items():
-            if not directory.has_writer:
-                kept = directory.coverage_tokens(leaving, (writers or {}).get(serial))
+            if directory.has_writer:
+                continue
+            kept = directory.coverage_tokens(leaving, (writers or {}).get(serial))
+            if directory.needs_fewer_pages(kept):
                 for pool, above in directory.tables_above(kept).items():
-                    tables[pool].append(above)
-        for pool, pages in self._pages.items():
-            freed[pool] = pages.count_freed(tables[pool])
-        return Amounts.of(freed)
+                    tables.setdefault(pool, []).append(above)
+        if not tables:
+            return Amounts(state=freed_slots)
+        freed = {pool: self._pages[pool].count_freed(views) for pool, views in tables.items()}
+        return Amounts.of({Pool.STATE: freed_slots, **freed})
 
     def audit(self) -> None:
         """Each point has a complete StateImage and its coverage, and directories know exactly these points (V-06)."""

@@ -101,8 +101,11 @@ class KvDirectory:
 
     def coverage_tokens(self, leaving: frozenset[Handle] = frozenset(), writer_frontier: int | None = None) -> int:
         """The largest coverage somebody needs, once the points in `leaving` are gone and a writer has come."""
-        coverage = max((tokens for point, tokens in self._holders.items() if point not in leaving), default=0)
-        return max(coverage, self._writer_frontier or 0, writer_frontier or 0)
+        coverage = max(self._writer_frontier or 0, writer_frontier or 0)
+        for point, tokens in self._holders.items():
+            if tokens > coverage and point not in leaving:
+                coverage = tokens
+        return coverage
 
     def list_holders(self) -> list[tuple[int, Handle]]:
         """Points of this history with their coverage, shallowest first."""
@@ -183,6 +186,10 @@ class KvDirectory:
             return []
         index = page_of(frontier)
         return [(pool, PageId(table.entries[index])) for pool, table in self.tables.items()]
+
+    def needs_fewer_pages(self, tokens: int) -> bool:
+        """Whether coverage of only `tokens` tokens would leave pages over."""
+        return pages_for(tokens) < self.page_count
 
     def tables_above(self, tokens: int) -> dict[Pool, memoryview]:
         """Views of the pages that coverage of only `tokens` tokens would not need."""
