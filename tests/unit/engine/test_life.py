@@ -98,6 +98,26 @@ def test_cancel_at_any_cycle_leaves_everything_in_order(cycles: int, delay_polls
     assert not engine.state.by_sequence
 
 
+def test_a_bind_under_way_is_waited_for() -> None:
+    """[L3], [V-07]: no second bind starts before the cancelled one's copies have landed."""
+    engine = SimEngine(delay_polls=6, seed=3)
+    first = engine.submit(filler(100, 1), 200, recovery=90)
+    while len(first.tokens) < 3:
+        engine.turn()
+    branch = engine.submit(first.prompt, 5, recovery=90)
+    while engine.state.binding is None:
+        engine.turn()
+    cancel(branch)
+    other = engine.submit(first.prompt, 5, recovery=90)
+    while branch.end is None:
+        assert engine.state.binding == branch.handle.ticket  # type: ignore[union-attr]
+        assert not other.events
+        engine.turn()
+    engine.run()
+    other.check_output()
+    assert branch.finished.reason is FinishReason.CANCELLED
+
+
 def test_cancel_of_a_branch_leaves_the_other_owner_its_cache() -> None:
     """LIFE-05"""
     engine = SimEngine()

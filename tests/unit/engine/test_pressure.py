@@ -168,6 +168,20 @@ def test_a_lone_input_point_is_given_up_where_slots_are_too_few() -> None:
     assert again.start.cached_tokens == 100
 
 
+def test_a_newcomer_gets_a_point_as_soon_as_its_reader_is_done() -> None:
+    """[J2], [V-03]: what the first unit of a resident reads may not go; once it has landed the queue is asked again."""
+    engine = SimEngine(lanes=2, slots=2, pages=32, chunk=64)
+    chat = engine.ask(filler(300, 1), 5, recovery=290)
+    assert engine.resources.facts().points == 2
+    again = engine.submit(chat.prompt, 200, recovery=290)
+    fresh = engine.submit(filler(50, 2), 5)
+    engine.run()
+    for caller in (again, fresh):
+        caller.check_output()
+    assert again.start.cached_tokens == 290
+    assert fresh.finished.timings.queued_s < 0.02
+
+
 def test_side_requests_leave_the_long_chat_its_restore_point() -> None:
     """CACHE-12 at an eighth: one lane, two states, thirty one-shots between two turns."""
     for side_requests in (3, 30):
