@@ -327,5 +327,5 @@ class ProgramMachine(RuleBasedStateMachine):
         assert self.program.occupancy().free == self.program.occupancy().capacity
 
 
-ProgramMachine.TestCase.settings = machine_settings(200, 50)
+ProgramMachine.TestCase.settings = machine_settings(150, 50)
 test_program = ProgramMachine.TestCase

@@ -25,7 +25,7 @@ class ReservationMachine(RuleBasedStateMachine):
         epoch = Epoch()
         self.slots = SlotPool(slots, epoch)
         self.pages = {Pool.MAIN_KV: PagePool(Pool.MAIN_KV, main, epoch), Pool.MTP_KV: PagePool(Pool.MTP_KV, mtp, epoch)}
-        self.reservations = Reservations(self.slots, self.pages, epoch)
+        self.reservations = Reservations(self.slots, self.pages)
         self.free = {Pool.STATE: slots, Pool.MAIN_KV: main, Pool.MTP_KV: mtp}
         self.open: dict[Handle, dict[Pool, int]] = {}
         self.owned: list[tuple[Pool, int]] = []

@@ -61,7 +61,7 @@ class Flights:
 
     def land(self, completions: Rows[Completion]) -> list[Progress]:
         """Commit what has landed; returns what callers should know, in order of landing."""
-        progress: list[Progress] = [BindDone(sequence.handle) for sequence in self._bound if not sequence.is_released]
+        progress: list[Progress] = [BindDone(sequence.handle) for sequence in self._bound if not sequence.is_ended]
         self._bound.clear()
         for completion in completions:
             match completion:
@@ -78,13 +78,13 @@ class Flights:
     def _land_copies(self, sequence: Sequence) -> list[Progress]:
         land_tails(self._stores, sequence)
         self._settle(sequence)
-        return [] if sequence.is_released else [BindDone(sequence.handle)]
+        return [] if sequence.is_ended else [BindDone(sequence.handle)]
 
     def _land_unit(self, flight: UnitFlight) -> list[Progress]:
         progress: list[Progress] = []
         for sequence, stop in flight.rows:
             self._commit_row(sequence, stop)
-            if sequence.is_released:
+            if sequence.is_ended:
                 forfeit_destination(self._stores, sequence)
             elif flight.is_prefill:
                 captured = land_capture(self._stores, sequence)
@@ -117,7 +117,7 @@ class Flights:
         sequence.outstanding -= 1
         if sequence.outstanding:
             return []
-        if sequence.is_released:
+        if sequence.is_ended:
             self._end_released(sequence)
             return []
         return [] if sequence.run is None else [RunDone(sequence.handle, sequence.run)]

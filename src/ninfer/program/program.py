@@ -140,7 +140,7 @@ class Program:
         target = self._sequences[sequence]
         assert not target.outstanding, "F4: a sequence is frozen between units"
         assert target.ledger.prompt_is_done, "V-11: a chunk end is no restore point"
-        self._sequences.remove(sequence)
+        self._sequences.remove(sequence).is_ended = True
         forfeit_permit(self._stores, target)
         forfeit_destination(self._stores, target)
         slot = target.slot
@@ -157,7 +157,7 @@ class Program:
     def release(self, sequence: Handle) -> None:
         """End the sequence without a point; with work under way, when that has landed (L3)."""
         target = self._sequences.remove(sequence)
-        target.is_released = True
+        target.is_ended = True
         if target.outstanding:
             self._released.append(target)
         else:

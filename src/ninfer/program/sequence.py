@@ -60,7 +60,8 @@ class Sequence:
     capture: PendingCapture | None = None
     run: RunResult | None = None
     outstanding: int = 0
-    is_released: bool = False
+    is_ended: bool = False
+    """Frozen or released: its handle is stale, and nothing more is reported for it."""
 
     @property
     def read_slot(self) -> SlotId | None:

@@ -6,35 +6,27 @@ Knows counts and cells. Does not know what they are reserved for.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from ninfer.base.ids import Handle, PageId, SlotId
 from ninfer.base.outcome import Shortfall
 from ninfer.base.pools import DEVICE_POOLS, Amounts, Pool
 
 from .cells import CellPool, CellState
-from .epoch import Epoch
 from .handles import HandleTable
 from .pages import PagePool
 from .slots import SlotPool
 
-
-@dataclass(slots=True)
-class _Held:
-    """Cells of one open reservation, per pool. `epoch`: when it was made."""
-
-    epoch: int
-    cells: dict[Pool, list[int]] = field(default_factory=dict)
+_Held = dict[Pool, list[int]]
+"""Cells of one open reservation, per pool."""
 
 
 class Reservations:
     """Open reservations, by handle. A closed one is stale and never acts (V-13)."""
 
-    def __init__(self, slots: SlotPool, pages: Mapping[Pool, PagePool], epoch: Epoch) -> None:
+    def __init__(self, slots: SlotPool, pages: Mapping[Pool, PagePool]) -> None:
         self._slots = slots
         self._pages = dict(pages)
         self._pools: dict[Pool, CellPool] = {Pool.STATE: slots, **pages}
-        self._epoch = epoch
         self._open: HandleTable[_Held] = HandleTable()
 
     def find_gap(self, need: Amounts) -> Shortfall | None:
@@ -53,7 +45,7 @@ class Reservations:
         gap = self.find_gap(need)
         if gap is not None:
             return gap
-        handle = self._open.insert(_Held(self._epoch.value))
+        handle = self._open.insert({})
         self._take_more(handle, need)
         return handle
 
@@ -67,17 +59,17 @@ class Reservations:
 
     def held(self, reservation: Handle, pool: Pool) -> int:
         """Cells of one pool still reserved."""
-        return len(self._open[reservation].cells.get(pool, ()))
+        return len(self._open[reservation].get(pool, ()))
 
     def take_slot(self, reservation: Handle) -> SlotId:
         """One reserved slot becomes filling and belongs to the caller."""
-        slot = SlotId(self._open[reservation].cells[Pool.STATE].pop(0))
+        slot = SlotId(self._open[reservation][Pool.STATE].pop(0))
         self._slots.fill([slot])
         return slot
 
     def take_pages(self, reservation: Handle, pool: Pool, count: int) -> list[PageId]:
         """`count` reserved pages, lowest first, become filling and belong to the caller."""
-        held = self._open[reservation].cells.get(pool, [])
+        held = self._open[reservation].get(pool, [])
         assert count <= len(held), f"V-04: a unit needs {count} pages of {pool.value}, its permit has {len(held)}"
         taken = [PageId(page) for page in held[:count]]
         del held[:count]
@@ -86,14 +78,14 @@ class Reservations:
 
     def forfeit(self, reservation: Handle) -> None:
         """Close the reservation; what was not taken is free again at once (V-04)."""
-        for pool, cells in self._open.remove(reservation).cells.items():
+        for pool, cells in self._open.remove(reservation).items():
             self._pools[pool].forfeit(cells)
 
     def count_reserved(self) -> dict[Pool, int]:
         """Cells in open reservations, recounted. For audits."""
         counts = dict.fromkeys(self._pools, 0)
         for _, held in self._open.items():
-            for pool, cells in held.cells.items():
+            for pool, cells in held.items():
                 counts[pool] += len(cells)
         return counts
 
@@ -105,11 +97,11 @@ class Reservations:
         """Every reserved cell stands in exactly one open reservation (V-01, V-04)."""
         self._open.audit()
         for pool, cells in self._pools.items():
-            mine = sorted(cell for _, held in self._open.items() for cell in held.cells.get(pool, ()))
+            mine = sorted(cell for _, held in self._open.items() for cell in held.get(pool, ()))
             assert mine == cells.list_cells(CellState.RESERVED), f"V-04: reserved cells of {pool.value} differ"
 
     def _take_more(self, reservation: Handle, need: Amounts) -> None:
-        held = self._open[reservation].cells
+        held = self._open[reservation]
         for pool in DEVICE_POOLS:
             count = need[pool]
             if count:

@@ -21,7 +21,7 @@ class ContextStores:
         self.epoch = Epoch()
         self.slots = SlotPool(facts.slots, self.epoch)
         self.pages = {pool: PagePool(pool, facts.pages[pool], self.epoch) for pool in KV_POOLS if pool in facts.pages}
-        self.reservations = Reservations(self.slots, self.pages, self.epoch)
+        self.reservations = Reservations(self.slots, self.pages)
         self.leases = ReaderLeases(self.slots, self.pages)
         self.directories = Directories(self.pages, self.epoch)
         self.checkpoints = Checkpoints(self.slots, self.pages, self.directories, self.epoch)

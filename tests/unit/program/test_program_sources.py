@@ -78,7 +78,7 @@ def test_an_end_lies_before_the_last_drawn_token() -> None:
 
 
 def test_taking_over_an_end_moves_its_state_and_carries_the_input_point() -> None:
-    """[F1] [F3] [D6] no slot and no page is needed for what is already there."""
+    """[F1] [F3] [D6] [G8] no slot and no page is needed for what is already there."""
     driver = new_driver()
     end, point, output = first_turn(driver)
     prompt = make_prompt([*PROMPT, *output, 1, 2])
@@ -311,3 +311,15 @@ def test_an_ordinary_unit_returns_what_it_did_not_use() -> None:
     driver.prefill(bound.sequence, 10)
     assert driver.program.occupancy().free == Amounts(state=5, main_kv=5)
     assert driver.program.occupancy().reserved == ZERO
+
+
+def test_a_sequence_that_ends_before_the_first_poll_is_not_reported() -> None:
+    """V-13: an ended handle appears nowhere, not even for its own bind."""
+    driver = new_driver()
+    bound = bound_of(driver.start(make_prompt(PROMPT)))
+    point = driver.prefill(bound.sequence, 150, capture_at=150)
+    driver.program.release(bound.sequence)
+    prompt = make_prompt(PROMPT)
+    again = bound_of(driver.program.bind(must_quote(driver, prompt, point, first=0), prompt, LaneId(0)))
+    driver.program.freeze_end(again.sequence)
+    assert driver.program.poll() == []

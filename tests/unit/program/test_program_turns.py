@@ -64,7 +64,7 @@ def test_a_chunk_is_cut_at_execution_frontiers_whether_or_not_a_state_is_kept() 
 
 
 def test_a_chunk_end_saves_nothing() -> None:
-    """[E1] V-11: a chunk only divides work, and no frontier but the prompt's can be asked for."""
+    """[A6] [E1] V-11: a chunk only divides work, and no frontier but the prompt's can be asked for."""
     driver = Driver(SimDevice(slots=3, pages={Pool.MAIN_KV: 9}))
     sequence = start(driver, make_prompt(PROMPT, [100]))
     assert driver.prefill(sequence, 64) is None
