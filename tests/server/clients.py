@@ -39,8 +39,15 @@ class MemoryJournal:
 class Api:
     """The application in this process; every call runs the event loop until its answer is complete."""
 
-    def __init__(self, engine: Any, options: ServerOptions | None = None, *, opened: bool = True) -> None:
-        self.service = Service(options or ServerOptions(), NAMES, SystemClock())
+    def __init__(
+        self,
+        engine: Any,
+        options: ServerOptions | None = None,
+        *,
+        opened: bool = True,
+        names: tuple[str, ...] = NAMES,
+    ) -> None:
+        self.service = Service(options or ServerOptions(), names, SystemClock())
         if opened:
             self.service.open(engine)
         self.journal = MemoryJournal()

@@ -333,3 +333,18 @@ def test_a_failed_engine_is_told_and_ends_the_server() -> None:
         assert httpx2.post(server.url + CHAT, json=body).json()["error"]["code"] == "engine_failed"
         assert server.join(5.0)
     engine.close()
+
+
+def test_a_connection_without_a_request_is_closed(live: LiveServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """LIMIT-04: a header that never ends holds nothing for long; a slow body is not cut by this."""
+    monkeypatch.setattr("ninfer.server.protocol.HEADER_TIMEOUT_S", 0.2)
+    with live.connect() as silent, live.connect() as slow:
+        slow.sendall(b"GET /health HTTP/1.1\r\nhost:")
+        assert silent.recv(1) == b""
+        assert slow.recv(1) == b""
+    with live.connect() as connection:
+        connection.sendall(b"GET /health HTTP/1.1\r\nhost: t\r\n\r\n")
+        read_until(connection, b'"status"')
+        time.sleep(0.3)
+        connection.sendall(b"GET /health HTTP/1.1\r\nhost: t\r\n\r\n")
+        read_until(connection, b'"status"')

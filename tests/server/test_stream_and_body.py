@@ -179,6 +179,39 @@ def test_an_exception_behind_the_door_is_a_plain_500(api: Api, engine: ScriptedE
     assert api.chat().status_code == 200
 
 
+@pytest.mark.parametrize("part", ["parser", "renderer"])
+def test_a_fault_of_ours_in_mid_answer_is_an_error_event(
+    api: Api, engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    """Whatever raises: an error event and no [DONE], or a plain 500; the engine's work stops; the next one is fine."""
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("SECRET-123")
+
+    engine.script = Script(((b"some",), (b" words",)), ends=False, step_s=0.01)
+    with monkeypatch.context() as patch:
+        if part == "parser":
+            patch.setattr("ninfer.frontend.channels.ChannelParser.push", fail)
+        else:
+            patch.setattr("ninfer.server.openai_chat_render.ChatRenderer._render_piece", fail)
+        assert api.stream()[-1]["error"]["code"] == "internal_error"
+        answer = api.chat()
+        assert (answer.status_code, answer.json()["error"]["code"]) == (500, "internal_error")
+        assert "SECRET" not in answer.text
+    for request in engine.requests:
+        assert request.ended.wait(5.0)
+    engine.script = whole("fine")
+    assert api.ask()["choices"][0]["message"]["content"] == "fine"
+
+
+def test_any_name_can_be_taken(engine: ScriptedEngine) -> None:
+    """OPS-07: a wildcard for clients that ask for names of their own."""
+    with Api(engine, names=("tiny", "*")) as api:
+        assert api.ask(model="some-other-model")["model"] == "some-other-model"
+        assert api.ask()["model"] == "tiny"
+        assert [model["id"] for model in api.get("/v1/models/").json()["data"]] == ["tiny"]
+
+
 def test_requested_names_are_echoed(api: Api) -> None:
     """OPS-07."""
     for model in ("tiny", "org/tiny-chat"):

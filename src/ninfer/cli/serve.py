@@ -29,7 +29,7 @@ from ninfer.config.secrets import read_api_keys
 @engine_options
 @env_option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @env_option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="Port; 0 takes a free one.")
-@env_option("--served-model-name", multiple=True, help="Name of the model for clients; may be given several times.")
+@env_option("--served-model-name", multiple=True, help="Name of the model for clients; several allowed, * takes any.")
 @env_option(
     "--api-key-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -75,7 +75,7 @@ def _read_server_options(given: dict[str, Any], engine: EngineOptions) -> Server
     return ServerOptions(
         host=given["host"],
         port=given["port"],
-        served_model_names=given["served_model_name"] or (find_model_name(engine.model_dir),),
+        served_model_names=_read_names(given["served_model_name"], engine),
         api_keys=read_api_keys(given["api_key_file"]),
         cors_origins=given["cors_origin"],
         body_limit_bytes=given["body_limit"],
@@ -83,6 +83,12 @@ def _read_server_options(given: dict[str, Any], engine: EngineOptions) -> Server
         ping_interval_s=given["ping_interval"],
         drain_timeout_s=given["drain_timeout"],
     )
+
+
+def _read_names(given: tuple[str, ...], engine: EngineOptions) -> tuple[str, ...]:
+    """The names given; the model's own where none is, or only `*`."""
+    named = any(name != "*" for name in given)
+    return given if named else (find_model_name(engine.model_dir), *given)
 
 
 def serve(options: EngineOptions, server_options: ServerOptions, request_log: Path | None) -> int:

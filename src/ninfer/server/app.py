@@ -80,7 +80,7 @@ class ModelsRoute:
         service = self._service
         asked = scope.get("path_params", {}).get("model")
         max_context = service.require_engine().max_context
-        if asked is None:
+        if not asked:
             models = [ModelOut(name, service.created, max_context) for name in service.names]
             reply = JsonReply(200, ModelList(models))
         else:

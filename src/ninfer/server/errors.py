@@ -6,6 +6,8 @@ never reaches a client, since it may hold anything (LIMIT-03).
 
 from __future__ import annotations
 
+import logging
+import traceback
 from typing import Any
 
 from ninfer.base.errors import (
@@ -19,6 +21,7 @@ from ninfer.base.errors import (
 )
 
 RETRY_AFTER_S = 1
+_LOG = logging.getLogger("ninfer.server")
 
 
 class ApiError(Exception):
@@ -91,3 +94,9 @@ def find_api_error(error: Exception) -> ApiError:
             return invalid("The request is nested too deeply.", code="invalid_json")
         case _:
             return internal()
+
+
+def log_exception(error: Exception, request_id: str) -> None:
+    """Where it happened, without the exception's text: that may quote a prompt (OPS-06)."""
+    frames = "".join(traceback.format_tb(error.__traceback__))
+    _LOG.error("request %s ended with %s\n%s", request_id, type(error).__name__, frames)

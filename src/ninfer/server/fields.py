@@ -82,6 +82,11 @@ _REFUSED_IN_CHAT: Mapping[str, _Asks] = {
 _REFUSED_IN_COMPLETIONS: Mapping[str, _Asks] = {"echo": _anything, "suffix": _anything, "tools": _anything}
 
 
+def list_refused() -> frozenset[str]:
+    """Names of all fields that are refused somewhere."""
+    return frozenset({"n", *_REFUSED_EVERYWHERE, *_REFUSED_IN_CHAT, *_REFUSED_IN_COMPLETIONS})
+
+
 def check_chat_fields(fields: Mapping[str, msgspec.Raw]) -> None:
     """Raise ApiError naming the first field of a chat request that asks for something not built."""
     _check(fields, {**_REFUSED_EVERYWHERE, **_REFUSED_IN_CHAT})

@@ -7,10 +7,8 @@ turns what escapes from a route into an error body. Plain ASGI: it never buffers
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
 import secrets
-import traceback
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -20,14 +18,13 @@ from ninfer.base.clock import Clock
 from ninfer.server.auth import KeyRing
 from ninfer.server.body import ClientGone
 from ninfer.server.cors import CorsPolicy
-from ninfer.server.errors import ApiError, find_api_error, internal
+from ninfer.server.errors import ApiError, find_api_error, internal, log_exception
 from ninfer.server.journal import Journal, RequestRecord
 from ninfer.server.wire import JsonReply, find_header
 
 RECORD = "ninfer.record"
 """Key of the request's record in the ASGI scope."""
 
-_LOG = logging.getLogger("ninfer.server")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
 _UNLOGGED = frozenset({"/health"})
 _DRAIN_LIMIT_BYTES = 64 * 1024 * 1024
@@ -82,7 +79,7 @@ class Gate:
             await reply.send_error(_find_route_error(error, scope), receive)
         except Exception as error:
             if not isinstance(error, ApiError):
-                _log_exception(error, reply.record.id)
+                log_exception(error, reply.record.id)
             await reply.send_error(find_api_error(error), receive)
 
 
@@ -163,9 +160,3 @@ def _find_route_error(error: HTTPException, scope: Scope) -> ApiError:
         message = f"This route does not answer {scope['method']}."
         return ApiError(405, message, code="method_not_allowed", headers=allow)
     return internal()
-
-
-def _log_exception(error: Exception, request_id: str) -> None:
-    """Where it happened, without the exception's text: that may quote a prompt (OPS-06)."""
-    frames = "".join(traceback.format_tb(error.__traceback__))
-    _LOG.error("request %s ended with %s\n%s", request_id, type(error).__name__, frames)

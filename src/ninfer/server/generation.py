@@ -41,6 +41,11 @@ class Generation:
         self.ended = False
         """The last event was taken."""
 
+    @property
+    def request_id(self) -> str:
+        """What the client and the log call it."""
+        return self._record.id
+
     def attach(self, submission: Submission) -> None:
         """The engine has taken the request."""
         self._submission = submission

@@ -21,7 +21,7 @@ PEER = "ninfer.peer"
 """Key of the connection's `PeerState` in the ASGI scope."""
 
 PROBE_INTERVAL_S = 0.1
-_HEADER_TIMEOUT_S = 30.0
+HEADER_TIMEOUT_S = 30.0
 _INTERIM = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
@@ -49,7 +49,7 @@ class ServingProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._peer = PeerState(transport)
-        self._timer = self.loop.call_later(_HEADER_TIMEOUT_S, self._close_if_idle)
+        self._timer = self.loop.call_later(HEADER_TIMEOUT_S, self._close_if_idle)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()

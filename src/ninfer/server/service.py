@@ -26,6 +26,7 @@ from ninfer.server.generation import Generation, Submission
 from ninfer.server.journal import RequestRecord
 from ninfer.server.tokentrack import TokenTrack
 
+ANY_NAME = "*"
 STALL_LIMIT_S = 60.0
 _TEXT_THREADS = 2
 _DRAIN_POLL_S = 0.05
@@ -101,9 +102,11 @@ class Service:
     """One for a server. Lives on the event loop, but for `open` and `fail`, which any thread may call."""
 
     def __init__(self, options: ServerOptions, names: Sequence[str], clock: Clock) -> None:
-        assert names, "a served model has a name"
+        """`names`: what the model is called; `*` among them takes any name that a client asks for (OPS-07)."""
         self.options = options
-        self.names = tuple(names)
+        self.names = tuple(name for name in names if name != ANY_NAME)
+        assert self.names, "a served model has a name"
+        self._takes_any_name = ANY_NAME in names
         self.clock = clock
         self.created = unix_seconds()
         self._engine: ServedEngine | None = None
@@ -153,7 +156,7 @@ class Service:
         """The name to answer under: the one asked for, or the served one when none is. ApiError 404 if unknown."""
         if not name:
             return self.names[0]
-        if name not in self.names:
+        if name not in self.names and not self._takes_any_name:
             shown = name if len(name) <= 200 else name[:200] + "..."
             message = f"The model '{shown}' does not exist; this server has: {', '.join(self.names)}."
             raise ApiError(404, message, param="model", code="model_not_found")

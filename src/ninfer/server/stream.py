@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 from ninfer.config.options import ServerOptions
 from ninfer.server.answer import AnswerEvent, Broken, Ended
 from ninfer.server.body import ClientGone
-from ninfer.server.errors import find_api_error, internal
+from ninfer.server.errors import find_api_error, log_exception
 from ninfer.server.generation import Generation
 from ninfer.server.protocol import PEER, PROBE_INTERVAL_S, PeerState
 from ninfer.server.wire import JsonReply, encode_json
@@ -96,32 +96,30 @@ class _EventWriter:
         generation.limit_unread(options.unread_limit_bytes, self._give_up_now)
 
     async def run(self) -> None:
-        """Until the end of the stream."""
+        """Until the end of the stream. What goes wrong on our side is told as an error event."""
         over = False
         while not over and not self._generation.abandoned:
-            events = await self._generation.next_events(self._ping_interval_s())
-            if self._generation.abandoned:
-                return
-            frames, over = self._frame(events)
-            await self._write(frames or _PING, more=not over)
+            try:
+                frames, over = self._frame(await self._generation.next_events(self._ping_interval_s()))
+            except Exception as error:
+                log_exception(error, self._generation.request_id)
+                frames, over = _frame(encode_json(find_api_error(error).body())), True
+            if not self._generation.abandoned:
+                await self._write(frames or _PING, more=not over)
 
     def _frame(self, events: list[AnswerEvent]) -> tuple[bytes, bool]:
         """The bytes for these events, and whether they end the stream."""
         frames: list[bytes] = []
-        try:
-            for event in events:
-                frames.extend(_frame(encode_json(chunk)) for chunk in self._renderer.render(event))
-                match event:
-                    case Broken():
-                        frames.append(_frame(encode_json(event.error.body())))
-                        return b"".join(frames), True
-                    case Ended():
-                        return b"".join([*frames, _DONE]), True
-                    case _:
-                        continue
-        except Exception as error:  # ours: the client is told, and the gate's log has the place
-            frames.append(_frame(encode_json((find_api_error(error) or internal()).body())))
-            return b"".join(frames), True
+        for event in events:
+            frames.extend(_frame(encode_json(chunk)) for chunk in self._renderer.render(event))
+            match event:
+                case Broken():
+                    frames.append(_frame(encode_json(event.error.body())))
+                    return b"".join(frames), True
+                case Ended():
+                    return b"".join([*frames, _DONE]), True
+                case _:
+                    continue
         return b"".join(frames), False
 
     async def _write(self, data: bytes, *, more: bool) -> None:
