@@ -28,6 +28,7 @@ from ninfer.config.options import ContextCacheOptions, EngineOptions, ServerOpti
     ],
 )
 def test_engine_options_name_the_field(field: str, value: Any) -> None:
+    """Lanes are 1 to 8, fixed at start-up [A1]."""
     with pytest.raises(BadInput) as caught:
         EngineOptions(model_dir=Path("m"), **{field: value})
     assert caught.value.param == field
