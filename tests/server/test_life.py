@@ -66,7 +66,10 @@ def test_a_client_that_leaves_while_decoding_frees_its_lane(
     assert httpx2.post(live.url + CHAT, json={"messages": [{"role": "user", "content": "hi"}]}).status_code == 200
     assert time.monotonic() - began < 1.5
     wait_until(lambda: len(live.journal.records) == 2)
-    assert live.journal.records[0].finish == "cancelled"
+    record = live.journal.records[0]
+    assert (record.finish, record.error) == ("cancelled", "client_disconnected")
+    assert record.computed_tokens == len(engine.requests[0].plan.tokens)
+    assert record.output_tokens == engine.requests[0].publication.completion_tokens > 3
 
 
 @pytest.mark.parametrize("leave", [close, reset])
@@ -105,6 +108,9 @@ def test_clients_that_leave_the_queue_are_never_run(live: LiveServer, engine: Sc
     assert httpx2.post(live.url + CHAT, json={"messages": [{"role": "user", "content": "x"}]}).status_code == 200
     assert {request.reason for request in engine.requests[1:11]} == {FinishReason.CANCELLED}
     assert {request.computed_tokens for request in engine.requests[1:11]} == {0}
+    wait_until(lambda: len(live.journal.records) == 12)
+    cancelled = [record for record in live.journal.records if record.finish == "cancelled"]
+    assert [(record.computed_tokens, record.output_tokens) for record in cancelled] == [(0, 0)] * 10
 
 
 @pytest.mark.parametrize("stream", [False, True])

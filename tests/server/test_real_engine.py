@@ -111,6 +111,10 @@ def test_a_client_that_leaves_frees_its_lane(server: LiveServer, stream: bool) -
         wait_until(lambda: running(server) == 1)
     wait_until(lambda: running(server) == 0, timeout_s=2.0)
     wait_until(lambda: [record.finish for record in server.journal.records[-2:]] == ["cancelled"] * 2)
+    decoding, prefilling = server.journal.records[-2:]
+    assert decoding.output_tokens
+    assert prefilling.output_tokens == 0
+    assert 0 < (prefilling.computed_tokens or 0) < 3500
     began = time.monotonic()
     post(server, CHAT, **chat("hi", max_tokens=2))
     assert time.monotonic() - began < 2.0

@@ -11,6 +11,8 @@ from ninfer.server.answer import AnswerAssembler, AnswerEvent, Broken, Ended
 from ninfer.server.bridge import Inbox
 from ninfer.server.journal import RequestRecord
 
+_SETTLE_S = 2.0
+
 
 class Submission(Protocol):
     """What the engine gives back for a submitted request."""
@@ -81,23 +83,40 @@ class Generation:
             self._note(event)
             events.extend(self._assembler.push(event))
         for answer in events:
-            self._note_end(answer)
+            self._note_finish(answer)
         return events
+
+    async def settle(self) -> None:
+        """After `abandon`: wait a moment for the engine's last word, so that the record says what was computed."""
+        try:
+            async with asyncio.timeout(_SETTLE_S):
+                while self.abandoned and not self.ended:
+                    await self._inbox.wait()
+                    for event in self._inbox.take():
+                        self._note(event)
+        except TimeoutError:
+            return
 
     def _note(self, event: Event) -> None:
         match event:
             case GenerationStart():
                 self._record.note_start(event)
-            case Finished() | Failed():
-                self.ended = True
-                self._on_end(self)
+            case Finished():
+                self._record.note_end(event.usage, event.timings)
+                self._end()
+            case Failed():
+                self._end()
             case _:
                 return
 
-    def _note_end(self, answer: AnswerEvent) -> None:
+    def _end(self) -> None:
+        self.ended = True
+        self._on_end(self)
+
+    def _note_finish(self, answer: AnswerEvent) -> None:
         match answer:
             case Ended():
-                self._record.note_end(answer.finish.value, answer.usage, answer.timings)
+                self._record.finish = answer.finish.value
             case Broken() if not self.abandoned:
                 self._record.finish, self._record.error = "error", answer.error.code
             case _:

@@ -56,9 +56,8 @@ class RequestRecord:
         self.deepest_point = start.loss.deepest_point
         self.loss = start.loss.reason or None
 
-    def note_end(self, finish: str, usage: Usage, timings: Timings) -> None:
-        """The request has ended; `finish` is the reason as clients see it."""
-        self.finish = finish
+    def note_end(self, usage: Usage, timings: Timings) -> None:
+        """The request has ended; for one that was cancelled, this is what was really computed."""
         self.prompt_tokens, self.cached_tokens = usage.prompt_tokens, usage.cached_tokens
         self.output_tokens = usage.completion_tokens
         self.computed_tokens = timings.computed_prompt_tokens

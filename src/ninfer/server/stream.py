@@ -57,6 +57,7 @@ async def collect_answer(generation: Generation, renderer: Renderer, receive: Re
     finally:
         watcher.cancel()
         generation.abandon("server_error")
+        await generation.settle()
 
 
 async def stream_answer(
@@ -71,6 +72,7 @@ async def stream_answer(
     finally:
         watcher.cancel()
         generation.abandon("server_error")
+        await generation.settle()
 
 
 async def _watch_peer(receive: Receive, generation: Generation) -> None:
