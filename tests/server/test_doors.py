@@ -8,6 +8,16 @@ from typing import Any
 
 import pytest
 
+from ninfer.base.errors import (
+    BadInput,
+    CapacityContractError,
+    DeviceFailure,
+    NInferError,
+    Overloaded,
+    QueueTimeout,
+    RequestFailed,
+    RequestTimeout,
+)
 from ninfer.config.options import ServerOptions
 from ninfer.server.auth import KeyRing
 from ninfer.server.journal import JsonJournal, LineJournal, ManyJournals, RequestRecord
@@ -221,10 +231,39 @@ def test_the_session_hint_reaches_the_plan(api: Api, engine: ScriptedEngine) -> 
 
 
 def test_a_full_queue_is_overloaded(engine: ScriptedEngine) -> None:
-    from ninfer.base.errors import Overloaded
-
     with Api(engine) as api:
         engine.crash = Overloaded("the waiting queue is full")
         answer = api.chat()
         assert (answer.status_code, answer.json()["error"]["code"]) == (503, "overloaded")
         assert answer.headers["retry-after"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (Overloaded("full"), 503, "overloaded"),
+        (QueueTimeout("too long in the queue"), 503, "queue_timeout"),
+        (RequestTimeout("too long in all"), 504, "request_timeout"),
+        (CapacityContractError("need 9 pages, capacity 8"), 503, "capacity_exceeded"),
+        (DeviceFailure("SECRET"), 503, "engine_failed"),
+        (RequestFailed("SECRET"), 500, "internal_error"),
+        (BadInput("wrong", param="x", code="invalid_value"), 400, "invalid_value"),
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_each_way_a_request_fails_has_its_status(
+    engine: ScriptedEngine, error: NInferError, status: int, code: str, stream: bool
+) -> None:
+    """SCHED-09: one request's error is that request's answer, with a status a client can act on."""
+    with Api(engine) as api:
+        engine.script = Script(steps=(), error=error)
+        if stream:
+            assert api.stream()[-1]["error"]["code"] == code
+        else:
+            answer = api.chat()
+            assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
+            assert "SECRET" not in answer.text
+            assert ("retry-after" in answer.headers) == (status == 503 and code != "capacity_exceeded")
+        assert api.journal.records[-1].error == code
+        engine.script = Script()
+        assert api.chat().status_code == 200

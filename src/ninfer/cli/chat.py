@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -59,6 +60,8 @@ def command(**given: Any) -> int:
 
 def _converse(conversation: Conversation) -> None:
     """Read lines until the end of input or /quit."""
+    with suppress(ImportError):
+        import readline  # noqa: F401  (gives `input` a history and line editing, where the platform has it)
     while True:
         line = _read_line()
         if line is None:
