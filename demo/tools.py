@@ -22,7 +22,7 @@ class Errand:
     must_say: str
 
 
-def declare(name: str, about: str, **parameters: str) -> dict[str, Any]:
+def declare(name: str, about: str, /, **parameters: str) -> dict[str, Any]:
     """A function tool whose parameters are all required; `parameters` gives their JSON types."""
     properties = {key: {"type": kind, "description": f"The {key}"} for key, kind in parameters.items()}
     schema = {"type": "object", "properties": properties, "required": list(properties)}
