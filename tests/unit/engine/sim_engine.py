@@ -12,6 +12,8 @@ from ninfer.base.pools import Pool
 from ninfer.engine.core import EngineCore, RequestHandle
 from ninfer.engine.cycle import Cycle
 from ninfer.engine.draws import uniform
+from ninfer.engine.failure import Endings
+from ninfer.engine.settle import Settlement
 from ninfer.engine.state import CycleSettings, EngineState
 from ninfer.frontend.plan import InputPlan
 from ninfer.ports.output import Event, Failed, Finished, GenerationStart, OutputDelta, OutputSink
@@ -164,6 +166,12 @@ class SimEngine:
             self.clock.advance(0.001)
             moved = self.core.step()
         return moved
+
+    def land(self) -> None:
+        """Settle everything in flight and start nothing new: the engine stands at a commit boundary."""
+        settlement = Settlement(self.state, Endings(self.state))
+        while self.state.has_work_in_flight:
+            settlement.poll()
 
     def run(self, most_cycles: int = 20_000) -> None:
         """Until nobody is left. A cycle without work while nothing is in flight is a hang (V-16)."""

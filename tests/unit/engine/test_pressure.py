@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from sim_engine import SimEngine, filler
+from sim_engine import Caller, SimEngine, filler
 
 from ninfer.base.errors import CapacityContractError
 from ninfer.base.ids import Ticket
 from ninfer.base.pools import Pool
+from ninfer.engine.failure import Endings
 from ninfer.engine.request import Phase
 from ninfer.ports.output import Failed, FinishReason, GenerationStart, OutputDelta, RestorePath
 from ninfer.ports.sampling import SamplingParams
@@ -71,25 +72,94 @@ def test_a_resume_starts_from_what_survived() -> None:
 
 
 def test_a_resume_holds_its_full_permit() -> None:
-    """[C9], [J6]: no resident is paused again before it did new work."""
+    """[C9], [J6]: between two pauses of a request lies new work; at most one request recovers at a time."""
     engine = SimEngine(lanes=3, pages=18, max_context=1024, chunk=64)
     callers = [engine.submit(filler(250, seed), 500) for seed in range(3)]
-    recovering: Ticket | None = None
-    marks: dict[Ticket, int] = {}
+    computed_at_pause: dict[Ticket, list[int]] = {}
+    recovered: set[Ticket] = set()
     engine.turn()
     while engine.state.requests:
         engine.turn()
-        now = engine.state.recovering
-        if now is not None and now != recovering:
-            marks[now] = len(engine.state.requests[now].ledger)
-        if recovering is not None and now is None and recovering in engine.state.requests:
-            request = engine.state.requests[recovering]
-            assert request.phase is not Phase.PAUSED, "paused during its recovery"
-            assert len(request.ledger) > marks[recovering] or request.frontier > request.replay_until
-        recovering = now
-    assert engine.state.counters.pauses > 0
+        if engine.state.recovering is not None:
+            recovered.add(engine.state.recovering)
+            assert engine.state.requests[engine.state.recovering].phase is not Phase.PAUSED
+        for ticket, request in engine.state.requests.items():
+            marks = computed_at_pause.setdefault(ticket, [])
+            if request.publication.pauses > len(marks):
+                marks.append(len(request.ledger))
+    paused = {ticket for ticket, marks in computed_at_pause.items() if marks}
+    assert paused
+    assert recovered == paused
+    assert all(marks == sorted(set(marks)) for marks in computed_at_pause.values()), "paused twice without a new token"
     for caller in callers:
         caller.check_output()
+
+
+def pause(engine: SimEngine, caller: Caller) -> None:
+    """Pause a resident by hand, as pressure would."""
+    assert caller.handle is not None
+    Endings(engine.state).pause(engine.state.requests[caller.handle.ticket])
+
+
+def test_no_save_while_the_full_permit_is_in_force() -> None:
+    """[E4]: the first new chunk after a resume crosses the recovery frontier and saves nothing."""
+    for pauses, points in ((0, 2), (1, 1)):
+        engine = SimEngine(lanes=1, pages=32, max_context=1024, chunk=64)
+        caller = engine.submit(filler(900, 1), 5, recovery=800)
+        engine.turn()
+        while engine.state.requests[caller.handle.ticket].frontier < 768:  # type: ignore[union-attr]
+            engine.turn()
+            engine.land()
+        for _ in range(pauses):
+            pause(engine, caller)
+            engine.state.queue.note_capacity()
+        engine.run()
+        caller.check_output()
+        assert caller.finished.timings.pauses == pauses
+        assert engine.resources.facts().points == points
+
+
+def test_the_oldest_paused_request_takes_the_lane_of_a_younger_one() -> None:
+    """[J5]: also when the younger one's unit was in flight at the moment of the event."""
+    engine = SimEngine(lanes=1, pages=32, delay_polls=4, seed=2)
+    older = engine.submit(filler(100, 1), 40)
+    while len(older.tokens) < 5:
+        engine.turn()
+    engine.land()
+    pause(engine, older)
+    younger = engine.submit(filler(100, 2), 300)
+    while len(younger.tokens) < 5:
+        engine.turn()
+    while not engine.state.draws_in_flight:
+        engine.turn()
+    engine.state.queue.note_capacity()
+    while older.end is None:
+        engine.turn()
+    assert younger.end is None, "it did not wait for the younger one's end"
+    engine.run()
+    for caller in (older, younger):
+        caller.check_output()
+
+
+def test_lanes_that_decode_stay_in_one_set() -> None:
+    """[J1]: one compact decode set, also when completions come late and lanes start at different times."""
+    engine = SimEngine(lanes=4, delay_polls=3, seed=1, chunk=64)
+    submit, sets = engine.program.submit, list[int]()
+
+    def spy(draws: list, prefill: object) -> None:
+        assert not draws or engine.state.draws_in_flight == 0, "a second set beside one in flight"
+        sets.append(len(draws))
+        submit(draws, prefill)  # type: ignore[arg-type]
+
+    engine.program.submit = spy  # type: ignore[method-assign, assignment]
+    callers = []
+    for seed in range(4):
+        callers.append(engine.submit(filler(70 * (seed + 1), seed), 60))
+        engine.turn(5)
+    engine.run()
+    for caller in callers:
+        caller.check_output()
+    assert sets.count(4) > 20, "all four decode together"
 
 
 def test_fresh_requests_enter_beside_a_paused_one_and_never_preempt() -> None:
