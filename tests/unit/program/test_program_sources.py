@@ -323,3 +323,12 @@ def test_a_sequence_that_ends_before_the_first_poll_is_not_reported() -> None:
     again = bound_of(driver.program.bind(must_quote(driver, prompt, point, first=0), prompt, LaneId(0)))
     driver.program.freeze_end(again.sequence)
     assert driver.program.poll() == []
+
+
+def test_a_point_beyond_the_allowed_frontier_serves_no_resume() -> None:
+    """[G1] a resume starts at most where it was paused, though its ledger reaches further."""
+    driver = new_driver()
+    end, point, output = first_turn(driver)
+    resume = Prompt(IntBuffer([*PROMPT, *output]), 155, b"sim")
+    assert quote(driver, resume, end) is None
+    assert quote(driver, resume, point) is not None
