@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
@@ -170,6 +171,27 @@ class Answer:
         return self.heard.tokens
 
 
+class Hold:
+    """Stops the control thread at an event, so that what a test does inside happens at exactly that moment."""
+
+    def __init__(self, when: Callable[[Heard, Event], bool]) -> None:
+        self._when = when
+        self._reached = threading.Event()
+        self._released = threading.Event()
+
+    def check(self, heard: Heard, event: Event) -> None:
+        """Called on the control thread for every event."""
+        if not self._released.is_set() and self._when(heard, event):
+            self._reached.set()
+            self._released.wait(60)
+
+    def __enter__(self) -> None:
+        assert self._reached.wait(60), "the moment did not come"
+
+    def __exit__(self, *_: object) -> None:
+        self._released.set()
+
+
 class MemoryJournal:
     """Keeps the records."""
 
@@ -193,6 +215,7 @@ class Live:
         self.log: list[tuple[float, Heard, Event]] = []
         self._submit = self.engine.core.submit
         self.engine.core.submit = self._listen  # type: ignore[method-assign]
+        self._holds: list[Hold] = []
         self._seeds = 1 << 32
         self.journal = MemoryJournal()
         self._service = Service(ServerOptions(), ["tiny"], SystemClock())
@@ -218,14 +241,6 @@ class Live:
     def post(self, path: str, body: dict[str, Any] | bytes) -> httpx2.Response:
         """One request, to its end."""
         return self._runner.run(self._post(path, body))
-
-    def post_together(self, path: str, bodies: Sequence[dict[str, Any]]) -> list[httpx2.Response]:
-        """Several requests at once."""
-
-        async def post_all() -> list[httpx2.Response]:
-            return await asyncio.gather(*(self._post(path, body) for body in bodies))
-
-        return self._runner.run(post_all())
 
     def ask(self, messages: Sequence[Message], **fields: Any) -> Answer:
         """A chat completion that must succeed. Greedy and free unless told otherwise."""
@@ -272,15 +287,20 @@ class Live:
         stream = self.engine.submit(token_ids=tokens, **{"temperature": 0, **fields})
         return stream, self.heard[-1]
 
+    def hold(self, when: Callable[[Heard, Event], bool]) -> Hold:
+        """Stop at the first event for which `when` is true. To be told before the event can happen."""
+        self._holds.append(Hold(when))
+        return self._holds[-1]
+
+    def at_once(self) -> Hold:
+        """What is started inside reaches the engine together: its thread is busy with a request of one token."""
+        hold = self.hold(lambda heard, _: heard.prompt == [0])
+        self.start_raw([0], max_tokens=1)
+        return hold
+
     def encode(self, text: str) -> list[int]:
         """Tokens of raw text, control tokens spelled out in it."""
         return list(self.frontend.plan_text(text).tokens)
-
-    def render(self, messages: Sequence[Message], **fields: Any) -> list[int]:
-        """The prompt tokens of a chat, as the server would make them."""
-        before = len(self.heard)
-        self.ask(messages, max_tokens=1, **fields)
-        return self.heard[before].prompt
 
     @property
     def state(self) -> EngineState:
@@ -318,6 +338,8 @@ class Live:
             now = time.monotonic()
             heard.events.append((now, event))
             self.log.append((now, heard, event))
+            for hold in self._holds:
+                hold.check(heard, event)
             sink(event)
 
         return self._submit(plan, params, sink=tee, **settings)

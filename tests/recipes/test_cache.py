@@ -97,7 +97,7 @@ def test_reprinted_arguments_cost_the_call_only(append: Live, append_ref: Live) 
 
 def test_a_changed_tool_list_is_a_visible_miss(append: Live, append_ref: Live) -> None:
     """CACHE-08: never wrong reuse; the request's record names the first token that differs."""
-    tools = [tool(f"tool{number}", "path", "text") for number in range(12)]
+    tools = [tool(f"t{number}", "path") for number in range(12)]
     messages = [system(filler(50, 1)), user(filler(20, 2))]
     first = append.ask(messages, tools=tools, **SHORT)
     swapped = [*tools[:2], tools[3], tools[2], *tools[4:]]

@@ -166,7 +166,7 @@ def test_gauges_return_to_the_level_of_the_live_set(open_live: OpenLive, append_
 
 @pytest.mark.parametrize("count", [88, 513, 3640])
 def test_a_hit_gives_the_tokens_of_a_miss(open_live: OpenLive, append_dir: Path, count: int) -> None:
-    """HYB-09: four times the same request, then on another engine; the hit lies on no chunk end."""
+    """HYB-09: four times the same request, then on a fresh engine, cold and right (OPS-08); no hit on a chunk end."""
     messages = [user(filler(count - 20, count))]
     fields = {"seed": 1, "max_tokens": 16}
     live = open_live(append_dir)
