@@ -49,4 +49,4 @@ class GatedDelta:
         else:
             out = delta_step(inputs, states, run.slots)
         gated = rmsnorm_gated(out, z.view(out.shape), self.multiplier, self.eps)
-        add_linear_(x, gated.view(rows, -1), self.out_proj)
+        add_linear_(x, gated.reshape(rows, -1), self.out_proj)

@@ -30,23 +30,25 @@ def delta_scan(
     q, k = inputs.q * inputs.q.shape[-1] ** -0.5, inputs.k
     if group > 1:
         q, k = q.repeat_interleave(group, 1), k.repeat_interleave(group, 1)
-    by_head = tuple(x.transpose(0, 1) for x in (q, k, inputs.v, inputs.log_decay, inputs.beta))
     now = states.new_zeros(states.shape[1:]) if read_slot is None else states[read_slot].clone()
-    out = torch.empty_like(inputs.v)
+    pieces = []
     start = 0
     for offset, slot in (*cuts, (tokens, write_slot)):
         if offset > start:
-            out[start:offset] = _scan_piece(tuple(x[:, start:offset] for x in by_head), now).transpose(0, 1)
+            rows = slice(start, offset)
+            piece = tuple(x[rows] for x in (q, k, inputs.v, inputs.log_decay, inputs.beta))
+            pieces.append(_scan_piece(piece, now))
             start = offset
         if slot is not None:
             states[slot].copy_(now)
-    return out
+    return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
 
 
 def _scan_piece(piece: tuple[Tensor, ...], now: Tensor) -> Tensor:
-    """q, k, v, log_decay, beta, head-major [Hv, T, ...]; advances `now` [Hv, Dk, Dv] in place -> o [Hv, T, Dv]."""
-    tokens = piece[0].shape[1]
+    """q, k, v [T, Hv, D], log_decay, beta [T, Hv]; advances `now` [Hv, Dk, Dv] in place -> o [T, Hv, Dv]."""
+    tokens = piece[0].shape[0]
     q, k, v, log_decay, beta = (_in_chunks(x, min(CHUNK_TOKENS, tokens)) for x in piece)
+    chunks, heads, chunk, value_dim = v.shape
     total = log_decay.cumsum(-1)
     ratio = (total.unsqueeze(-1) - total.unsqueeze(-2)).tril_()
     ratio = ratio.exp_().tril_()  # exp only of differences that are <= 0: no overflow above the diagonal
@@ -56,23 +58,23 @@ def _scan_piece(piece: tuple[Tensor, ...], now: Tensor) -> Tensor:
     grown = total.exp().unsqueeze(-1)
     right = torch.cat([v * beta.unsqueeze(-1), weighted * grown], -1)
     solved = torch.linalg.solve_triangular(system, right, upper=False, unitriangular=True)
-    fresh, carried = solved.split([v.shape[-1], k.shape[-1]], -1)
+    fresh, carried = (x.contiguous() for x in solved.split([value_dim, k.shape[-1]], -1))
     inner = torch.matmul(q, keys).mul_(ratio)
     reading = q * grown
-    writing = (keys * (total[..., -1:] - total).exp().unsqueeze(-2)).contiguous()
-    fading = total[..., -1].exp().unsqueeze(-1).unsqueeze(-1)
-    out = torch.empty_like(v)
-    for i in range(v.shape[1]):
-        errors = torch.baddbmm(fresh[:, i], carried[:, i], now, alpha=-1)
-        torch.baddbmm(torch.bmm(reading[:, i], now), inner[:, i], errors, out=out[:, i])
-        now.mul_(fading[:, i]).baddbmm_(writing[:, i], errors)
-    return out.flatten(1, 2)[:, :tokens]
+    writing = k * (total[..., -1:] - total).exp().unsqueeze(-1)
+    fading = total[..., -1].exp().view(chunks, heads, 1, 1)
+    out = v.new_empty(chunks, heads, chunk, value_dim)
+    for i in range(chunks):
+        errors = torch.baddbmm(fresh[i], carried[i], now, alpha=-1)
+        torch.bmm(reading[i], now, out=out[i])
+        out[i].baddbmm_(inner[i], errors)
+        now.mul_(fading[i]).baddbmm_(writing[i].transpose(1, 2), errors)
+    return out.transpose(1, 2).reshape(-1, heads, value_dim)[:tokens]
 
 
 def _in_chunks(x: Tensor, chunk: int) -> Tensor:
-    """[Hv, T, ...] -> [Hv, chunks, chunk, ...]; zeros fill the last chunk: decay 1 and beta 0 leave S alone."""
-    heads, tokens, *rest = x.shape
-    missing = -tokens % chunk
+    """[T, Hv, ...] -> [chunks, Hv, chunk, ...]; zeros fill the last chunk: decay 1 and beta 0 leave S alone."""
+    missing = -x.shape[0] % chunk
     if missing:
-        x = torch.cat([x, x.new_zeros(heads, missing, *rest)], 1)
-    return x.reshape(heads, -1, chunk, *rest)
+        x = torch.cat([x, x.new_zeros(missing, *x.shape[1:])])
+    return x.unflatten(0, (-1, chunk)).transpose(1, 2).contiguous()

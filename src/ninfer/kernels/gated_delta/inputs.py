@@ -28,7 +28,8 @@ def delta_inputs(
     """mixed [N, 2 * Hk * Dk + Hv * Dv], b, a [N, Hv], decay_rate = -exp(A_log) [Hv], dt_bias [Hv]."""
     rows, width = mixed.shape[0], 2 * key_heads * key_dim
     qk = mixed[:, :width].view(rows, 2 * key_heads, key_dim)
-    qk = qk * torch.linalg.vector_norm(qk, 2, -1, True).square_().add_(_UNIT_EPS).rsqrt_()
+    squares = torch.linalg.vector_norm(qk, 2, -1, True).square_()
+    qk = qk * squares.add_(_UNIT_EPS).rsqrt_()
     v = mixed[:, width:].view(rows, decay_rate.shape[0], -1)
     log_decay = softplus(a + dt_bias).mul_(decay_rate)
     return DeltaInputs(qk[:, :key_heads], qk[:, key_heads:], v, log_decay, b.sigmoid())

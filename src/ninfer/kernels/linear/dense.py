@@ -47,19 +47,18 @@ class DenseWeight:
 
     def multiply(self, x: Tensor) -> Tensor:
         """x [N, in] -> a fresh [N, out] in x's dtype."""
-        if x.dtype == self.dtype:
-            return torch.mm(x, self._matrix)
-        return self._multiply_rounded(x).to(x.dtype)
+        return self.multiply_rounded(x).to(x.dtype)
 
-    def multiply_add_(self, target: Tensor, x: Tensor) -> Tensor:
-        """target [N, out] += x W^T."""
-        if x.dtype == self.dtype:
-            return target.addmm_(x, self._matrix)
-        return target.add_(self._multiply_rounded(x))
-
-    def _multiply_rounded(self, x: Tensor) -> Tensor:
+    def multiply_rounded(self, x: Tensor) -> Tensor:
+        """x [N, in] -> a fresh [N, out] in the weight's dtype."""
         rounded = x.to(self.dtype)
         if self._packed is None:
             return torch.mm(rounded, self._matrix)
         result: Tensor = torch.ops.mkldnn._linear_pointwise(rounded, self._packed, None, "none", [], "")
         return result
+
+    def multiply_add_(self, target: Tensor, x: Tensor) -> Tensor:
+        """target [N, out] += x W^T."""
+        if target.dtype == self.dtype:
+            return target.addmm_(x, self._matrix)
+        return target.add_(self.multiply_rounded(x))
