@@ -276,7 +276,8 @@ def test_a_release_while_the_bind_copies_waits_for_the_copy() -> None:
     bound = driver.program.bind(quote, prompt, LaneId(1))
     assert isinstance(bound, Bound)
     assert driver.program.in_flight(bound.sequence)
-    assert driver.program.list_delete_actions(Pool.STATE) == [], "the only point is being read"
+    for pool in (Pool.STATE, Pool.MAIN_KV):
+        assert driver.program.list_delete_actions(pool) == [], "the only point is being read"
     driver.program.release(bound.sequence)
     for _ in range(20):
         driver.program.poll()
