@@ -9,9 +9,8 @@ from ninfer.base.pools import PAGE_TOKENS, Pool
 from ninfer.config.geometry import ModelGeometry
 from ninfer.models.passes import Memory, StateViews
 
+from .formats import TORCH_DTYPES
 from .layout import DeviceLayout
-
-TORCH_DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32, "float64": torch.float64}
 
 
 class Arena:

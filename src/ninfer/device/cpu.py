@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ninfer.base.errors import DeviceFailure
 from ninfer.base.ids import TransferId, UnitId
-from ninfer.config.geometry import ModelGeometry, NumericFormat, read_geometry
+from ninfer.config.geometry import ELEMENT_BYTES, ModelGeometry, NumericFormat, read_geometry
 from ninfer.config.options import EngineOptions
 from ninfer.models.digest import digest_weights
 from ninfer.models.registry import LOADERS
@@ -32,10 +32,15 @@ from ninfer.ports.device import (
     UnitDone,
 )
 
-from .arena import TORCH_DTYPES, Arena
+from .arena import Arena
 from .copies import run_copies
+from .formats import TORCH_DTYPES, choose_format
 from .layout import DeviceLayout, LayoutRequest, plan_layout
+from .memory import free_memory_bytes
 from .runner import Runner
+
+_MEMORY_SHARE = 0.8
+"""Of the free memory; the rest is for prompts, text and the system."""
 
 
 class CpuDevice:
@@ -51,7 +56,11 @@ class CpuDevice:
     """
 
     def __init__(
-        self, loaded: LoadedModel, layout: DeviceLayout, weight_digest: bytes, vocab_tokens: int | None = None
+        self,
+        loaded: LoadedModel,
+        layout: DeviceLayout,
+        weight_digest: bytes,
+        vocab_tokens: int | None = None,
     ) -> None:
         self.geometry: ModelGeometry = loaded.model.geometry
         self.layout = layout
@@ -84,13 +93,14 @@ class CpuDevice:
     ) -> CpuDevice:
         """Plan, then load. `vocab_tokens`: ids the tokenizer can write (default: all rows of the head).
 
-        `budget_bytes`: memory for arena and workspace (default: what the machine has free beyond the weights).
+        `options.dtype` "auto" picks BF16 on processors that multiply it, else FP32. `options.threads` None leaves one
+        thread; torch's count may be set later. `budget_bytes`: memory for arena and workspace (default: most of what
+        the machine has free beyond the weights).
         """
         geometry = read_geometry(options.model_dir)
         files = TensorFiles(options.model_dir)
-        numeric_format: NumericFormat = "float32" if options.dtype == "auto" else options.dtype
-        if options.threads is not None:
-            torch.set_num_threads(options.threads)
+        numeric_format = choose_format(options.dtype)
+        torch.set_num_threads(options.threads or 1)
         layout = plan_layout(
             geometry,
             numeric_format,
@@ -100,7 +110,7 @@ class CpuDevice:
                 kv_capacity=options.kv_capacity,
                 extra_state_slots=options.extra_state_slots,
                 chunk_tokens=options.prefill_chunk_tokens,
-                budget_bytes=budget_bytes,
+                budget_bytes=_budget_bytes(geometry, numeric_format) if budget_bytes is None else budget_bytes,
             ),
         )
         digest = digest_weights(options.model_dir, files)
@@ -169,6 +179,15 @@ class CpuDevice:
     def _complete(self, completion: Completion) -> None:
         self._completions.append(completion)
         self._arrival.set()
+
+
+def _budget_bytes(geometry: ModelGeometry, numeric_format: NumericFormat) -> int | None:
+    """A share of the memory that is free, less the weights that are still to be read."""
+    free = free_memory_bytes()
+    if free is None:
+        return None
+    weights = (geometry.text_parameters + geometry.mtp_parameters) * ELEMENT_BYTES[numeric_format]
+    return max(int(_MEMORY_SHARE * free) - weights, 0)
 
 
 @contextmanager

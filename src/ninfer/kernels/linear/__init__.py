@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from .dense import DenseWeight
+from .dense import DenseWeight, can_pack
 
-__all__ = ["DenseWeight", "add_linear_", "linear", "linear_rounded"]
+__all__ = ["DenseWeight", "add_linear_", "can_pack", "linear", "linear_rounded"]
 
 
 def linear(x: Tensor, weight: DenseWeight) -> Tensor:
