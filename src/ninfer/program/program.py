@@ -142,7 +142,7 @@ class Program:
         assert target.ledger.prompt_is_done, "V-11: a chunk end is no restore point"
         self._sequences.remove(sequence).is_ended = True
         forfeit_permit(self._stores, target)
-        forfeit_destination(self._stores, target)
+        assert target.capture is None, "E2: a capture outlived the prompt"
         slot = target.slot
         if target.source is not None:  # an exact hit that fed nothing: its state is still the source's (D9)
             slot = target.source.slot
