@@ -111,7 +111,7 @@ class CallRegion:
         self._value_end = 0
         self._depth = 0
         self._end = (0, 0)  # line and column behind the call's last tag
-        self._openers = self._head.count(CALL_OPEN) - 1
+        self._openers = 0  # repeated openers whose ends may still follow the call
         self._text_behind = False
 
     def feed(self, text: str) -> Accepted | Refused | None:

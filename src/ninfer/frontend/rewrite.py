@@ -66,7 +66,7 @@ def find_rewrite(
         probe = _render_probe(template, messages, tools, kwargs)
     if probe is None:
         return _replay_without_probe(template, rendered, messages, tools, kwargs)
-    content_end = probe.find(CONTENT_END) if marked is not None and probe.count(CONTENT_END) == 1 else None
+    content_end = probe.find(CONTENT_END) if marked is not None and CONTENT_END in probe else None
     text = probe if marked is None else probe.replace(CONTENT_END, "")
     header_start = len(rendered) - len(frame.header)
     if text.startswith(rendered[:header_start]):

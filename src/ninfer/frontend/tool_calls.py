@@ -92,7 +92,7 @@ def _read_body(text: str, position: int, tool: ToolSpec) -> tuple[WrittenCall, i
         if tag.group() == PARAMETER_CLOSE:
             position = tag.end()
             tag = _next_tag(text, position)
-        elif tag.group() == FUNCTION_CLOSE or _must_follow(tag.group(), parameters, tool, text[tag.end() :]):
+        elif tag.group() == FUNCTION_CLOSE or _must_follow(tag.group(), tool, text[tag.end() :]):
             position = tag.start()
         else:
             return None
@@ -107,16 +107,11 @@ def _close_call(text: str, position: int, call: WrittenCall) -> tuple[WrittenCal
     return (call, behind) if not rest or rest.startswith(CALL_OPEN) else None
 
 
-def _must_follow(word: str, given: Sequence[tuple[str, str]], tool: ToolSpec, rest: str) -> bool:
-    """Whether this tag opens a parameter that is required, not given yet and not opened again later."""
+def _must_follow(word: str, tool: ToolSpec, rest: str) -> bool:
+    """Whether this tag opens a parameter that the tool requires and that is not opened again later."""
     required = tool.parameters.get("required")
     key = word[len(PARAMETER_OPEN) : -1].strip() if word.startswith(PARAMETER_OPEN) else ""
-    return (
-        isinstance(required, Sequence)
-        and key in required
-        and all(key != name for name, _ in given)
-        and word not in rest.partition(CALL_CLOSE)[0]
-    )
+    return isinstance(required, Sequence) and key in required and word not in rest.partition(CALL_CLOSE)[0]
 
 
 def _next_tag(text: str, position: int) -> re.Match[str] | None:
@@ -135,18 +130,14 @@ def _value(text: str, schema: object, root: Mapping[str, object]) -> object:
     body = text.strip()
     body = _PYTHON_WORDS.get(body, body)
     try:
-        value: object = json.loads(body, parse_constant=_refuse_constant)
-        json.dumps([[value]], allow_nan=False)  # deeper than the arguments will hold it
+        value: object = json.loads(body)
+        json.dumps([[value]], allow_nan=False)  # no NaN, no infinity; one level deeper than the arguments will be
     except (ValueError, RecursionError):
         return text
     kinds = _json_types(value)
     if types is None:
         return text if isinstance(value, str) else value
     return value if not kinds.isdisjoint(types - {"string"}) else text
-
-
-def _refuse_constant(word: str) -> object:
-    raise ValueError(word)
 
 
 def _json_types(value: object) -> frozenset[str]:

@@ -206,6 +206,15 @@ def test_missing_or_misplaced_tags_are_recovered(text: str) -> None:
     assert content_of(events).strip() == ""
 
 
+def test_a_tolerant_reading_explains_every_tag_or_is_none() -> None:
+    """TOOL-02: tags left over behind the call mean that it ended elsewhere."""
+    for left in ("</parameter>", "</function>", "</tool_call>", "<parameter=a>1", "so <tool_call> ends"):
+        text = MISSING_TAGS["one line"] + " " + left
+        assert parse(text) == [ContentDelta(text)]
+    told = parse(MISSING_TAGS["one line"] + " and done")
+    assert (content_of(told), len(calls_of(told))) == (" and done", 1)
+
+
 def test_a_missing_end_before_another_call_is_recovered() -> None:
     """TOOL-02 TOOL-08"""
     for broken in (MISSING_TAGS["no </parameter>"], MISSING_TAGS["no </tool_call>"], MISSING_TAGS["one line"]):
@@ -217,6 +226,8 @@ def test_a_value_ends_where_a_required_parameter_begins() -> None:
     """TOOL-02: the only reading that makes the call legal; otherwise text."""
     text = written("write_file", path="p", content="c").replace("</parameter>\n", "", 1)
     assert arguments_of(parse(text)) == [("write_file", {"path": "p", "content": "c"})]
+    again = text.replace("=content", "=path")
+    assert parse(again) == [ContentDelta(again)]
     optional = text.replace("write_file", "add").replace("=path", "=a").replace("=content", "=note")
     assert parse(optional) == [ContentDelta(optional)]
 

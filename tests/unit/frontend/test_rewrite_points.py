@@ -141,6 +141,8 @@ def test_results_of_one_call_set_are_printed_in_call_order() -> None:
     orders = ["ABC", "CAB", "BCA"]
     texts = {appending().render(chat(user("u"), assistant("", *calls), *(results[c] for c in o))) for o in orders}
     assert len(texts) == 1
+    later = [chat(user("u"), assistant("", *calls), *(results[c] for c in o), user("v")) for o in orders]
+    assert len({appending().render(one) for one in later}) == 1
     strange = appending().render(chat(user("u"), assistant("", *calls), *(results[c] for c in "XCBA")))
     assert [strange.index(f"result {c}") for c in "ABCX"] == sorted(strange.index(f"result {c}") for c in "ABCX")
 
@@ -231,6 +233,7 @@ def test_a_template_without_control_tokens_is_cut_only_at_exact_frontiers() -> N
     frontend = with_template(PLAIN)
     plan = frontend.plan_chat(chat(user("the order"), assistant("x"), user("then the other")))
     whole = list(plan.tokens)
+    assert all(frontier >= plan.rewrite_point for frontier in plan.rewrite_execution_frontiers)
     if plan.rewrite_point is not None:
         text = text_of(frontend, whole[: plan.rewrite_point])
         assert text.endswith("then the other\n")
