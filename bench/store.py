@@ -28,12 +28,17 @@ from ninfer.ports.native import Bound, CaptureRequest, DrawTurn, PointKind, Pref
 from ninfer.program.program import Program
 from ninfer.sim.driver import GREEDY, make_prompt
 from ninfer.store.directory import KvDirectory
+from ninfer.store.epoch import Epoch
+from ninfer.store.extents import HostArena, HostNeed
 from ninfer.store.stores import ContextStores
 
 LONG_TOKENS = 200_000
 BRANCHES = 500
 LANES = 8
 RUNS = 200
+HOST_EXTENTS = 2000
+HOST_PAGE_BYTES = 64 * 1024
+HOST_IMAGE_BYTES = 40 * HOST_PAGE_BYTES
 
 
 class InstantDevice:
@@ -86,9 +91,11 @@ def measure() -> list[Row]:
     program, prompt, end = _crowded_program()
     quote_us = _median_us(lambda: program.quote_source(prompt, end, takes_over=False, first_unit_tokens=512), runs=RUNS)
     list_us = _median_us(lambda: program.list_delete_actions(Pool.MAIN_KV), runs=10)
+    what_if_us = _median_us(_host_what_if())
     return [
         Row("reserve, take and settle one page", permit_us, "us", "<= 20", permit_us <= 20),
         Row("fork of a 200k-token history", fork_us, "us", "<= 1,000", fork_us <= 1000),
+        Row(f"host what-if, {HOST_EXTENTS} extents", what_if_us, "us", "<= 2,000", what_if_us <= 2000),
         Row(f"decode cycle of Program, {LANES} lanes", cycle_us, "us", "<= 300", cycle_us <= 300),
         Row("quote of a 100k-token source, verified exactly", quote_us, "us"),
         Row(f"delete actions over {2 * BRANCHES} points", list_us, "us"),
@@ -137,6 +144,26 @@ def _median_fork_us() -> float:
         child.close_writer()
         stores.directories.close_unheld(child)
     return median(times) * 1e6
+
+
+def _host_what_if() -> Callable[[], None]:
+    """One StateImage and 64 pages into a full, riddled arena, after the release of enough victims."""
+    arena = HostArena(HOST_EXTENTS * HOST_PAGE_BYTES, Epoch())
+    extents = arena.reserve([HostNeed(HOST_PAGE_BYTES, HOST_EXTENTS)])
+    assert isinstance(extents, list)
+    for extent in extents[1:1800:3]:
+        arena.drop(extent)
+    halves = arena.reserve([HostNeed(HOST_PAGE_BYTES // 2, 1200)])
+    assert isinstance(halves, list)
+    assert len(arena) >= HOST_EXTENTS
+    victims = [*extents[0:300:3], *extents[1850:1920]]
+    needs = [HostNeed(HOST_IMAGE_BYTES), HostNeed(HOST_PAGE_BYTES, 64)]
+
+    def ask() -> None:
+        assert arena.find_unplaced(needs, victims) is None
+
+    assert arena.find_unplaced(needs) is not None
+    return ask
 
 
 def _decode_cycle() -> Callable[[], None]:
