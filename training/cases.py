@@ -98,7 +98,9 @@ def result_case(index: int) -> Case:
     calls = talk.request_calls(s.pick(talk.tools))
     talk.messages.append(Message("assistant", "", "", [(c.name, c.arguments) for c in calls]))
     said = " ".join(talk.add_result() for _ in calls)
-    return Case("answer from result", tuple(talk.messages), tuple(t.schema for t in talk.tools), Message("assistant", said))
+    return Case(
+        "answer from result", tuple(talk.messages), tuple(t.schema for t in talk.tools), Message("assistant", said)
+    )
 
 
 def unknown_case(index: int) -> Case:

@@ -39,7 +39,10 @@ class Marks:
     @classmethod
     def of(cls, tokenizer: Tokenizer) -> Marks:
         """Look them up."""
-        ids = [tokenizer.token_to_id(t) for t in ("<|im_start|>", "<|im_end|>", "assistant", "<think>", "</think>", "<|endoftext|>")]
+        ids = [
+            tokenizer.token_to_id(t)
+            for t in ("<|im_start|>", "<|im_end|>", "assistant", "<think>", "</think>", "<|endoftext|>")
+        ]
         assert None not in ids
         return cls(*ids)
 
@@ -88,7 +91,11 @@ def batch(first_seed: int, rows: int, length: int, tokenizer: Tokenizer, marks: 
     rng = np.random.default_rng(first_seed)
     for r in range(rows):
         talk = conversation(first_seed + r, int((length + AHEAD) * CHARS_A_TOKEN * 1.04))
-        row, w = encode(talk, tokenizer, marks) if rng.random() > PLAIN_SHARE else encode_plain(first_seed + r, length, tokenizer)
+        row, w = (
+            encode(talk, tokenizer, marks)
+            if rng.random() > PLAIN_SHARE
+            else encode_plain(first_seed + r, length, tokenizer)
+        )
         n = min(len(row), length + AHEAD)
         ids[r, :n], weight[r, :n] = row[:n], w[:n]
         good = np.flatnonzero(weight[r, 2 : length + 2] > 0.2)

@@ -1,4 +1,5 @@
 """Whole conversations from episodes: telling, asking, correcting, small talk, tools. Every assistant turn carries its weight."""
+# ruff: noqa: E501
 
 from __future__ import annotations
 
@@ -6,16 +7,17 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from training import paraphrase
 from training import tools as tool_maker
 from training import words as W
 from training.events import event_fact
 from training.phrases import facts as F
 from training.phrases import smalltalk as T
-from training.phrases import tool_texts as TT
 from training.render import Message
 from training.source import Source
+from training.style import PRONOUNS, REMARK_TIMES, joined, pronoun_form, remark, typed
+from training.tool_episodes import ToolEpisodes
 from training.world import (
-    AS_IS,
     ANSWER_SELF,
     SAME_KIN,
     USER_SELF,
@@ -37,7 +39,6 @@ from training.world import (
 ANSWER, CALL, ECHO, CHAT = 1.0, 1.0, 0.5, 0.3
 _SELF: tuple[str, Forms, Forms] = ("", USER_SELF, ANSWER_SELF)
 _TALK = tuple((tuple(said.split("|")), answer) for said, answer in T.TALK)
-_REMARK_SUBJECTS, _REMARK_VERBS, _REMARK_TIMES = (tuple(x.split("|")) for x in (T.REMARK_SUBJECTS, T.REMARK_VERBS, T.REMARK_TIMES))
 _FEELINGS = tuple((tuple(words.split("|")), answer) for words, answer in T.FEELINGS)
 _FEELING_TELL = tuple(T.FEELING_TELL.split("|"))
 _REPEAT_AFTER, _REPEAT_LAST, _JUST_TOLD = (tuple(x.split("|")) for x in (T.REPEAT_AFTER, T.REPEAT_LAST, T.JUST_TOLD))
@@ -49,16 +50,11 @@ _NAME_ASK_HELD_OUT, _PERSONA_HELD_OUT = tuple(T.NAME_ASK_HELD_OUT.split("|")), t
 _PERSONA, _ROLES = tuple(T.PERSONA.split("|")), tuple(T.ROLES.split("|"))
 _PLAIN, _BRIEF = tuple(T.PLAIN_SYSTEM.split("|")), tuple(T.BRIEF_SYSTEM.split("|"))
 _SYSTEM_ME = forms_of("the user")
-_PRONOUNS = tuple({**forms_of(word), "my": own} for word, own in (("he", "his"), ("she", "her")))
-_RESULT_ASK = (
-    "what was the {k}?", "what was the {k} again?", "what did the tool say about the {k}?", "and the {k} was?", "what {k} did you find?",
-    "do you remember the {k}?", "tell me the {k} again.", "repeat the {k} please.",
-)  # fmt: skip
 _KIN_SUBJECTS = ("sister", "brother", "mother", "father", "friend", "boss", "neighbour", "cousin", "uncle", "aunt", "wife", "husband", "son", "daughter",
                  "roommate", "teacher", "grandmother", "coach", "colleague", "best friend", "dad", "mum", "dog", "cat")  # fmt: skip
 
 
-class Dialogue:
+class Dialogue(ToolEpisodes):
     """One conversation being written. Episodes append turns; `facts` is what the model may be asked later."""
 
     def __init__(self, source: Source, *, most_tools: int, thinking: float) -> None:
@@ -84,7 +80,8 @@ class Dialogue:
         self._system()
 
     # ---- writing turns ------------------------------------------------------------------------------
-    def _add(self, message: Message) -> None:
+    def add(self, message: Message) -> None:
+        """Append a turn."""
         self.messages.append(message)
         self.chars += len(message.content) + 34 + len(message.reasoning) + sum(len(str(c)) + 60 for c in message.calls)
 
@@ -92,12 +89,14 @@ class Dialogue:
         """A user turn, typed a little carelessly."""
         if not keep_focus:
             self.focus = ""
-        self._add(Message("user", typed(self.s, text)))
+        self.add(Message("user", typed(self.s, text)))
 
-    def reply(self, text: str, weight: float, thought: str, calls: list[tuple[str, dict[str, Any]]] | None = None) -> None:
+    def reply(
+        self, text: str, weight: float, thought: str, calls: list[tuple[str, dict[str, Any]]] | None = None
+    ) -> None:
         """An assistant turn that the model should learn."""
         reasoning = thought if self.thinking and self.s.chance(self.thinking) else ""
-        self._add(Message("assistant", text, reasoning, calls or [], weight))
+        self.add(Message("assistant", text, reasoning, calls or [], weight))
 
     # ---- who and what -------------------------------------------------------------------------------
     def _subject(self, known: bool = False) -> tuple[str, Forms, Forms]:
@@ -137,7 +136,20 @@ class Dialogue:
         by_name = self.s.chance(0.5) and known is not None and known.value == self.named[subject]
         user = forms_of(self.named[subject] if by_name else "my " + fact.reply["I"][5:])
         reply = user if by_name else fact.reply
-        return Fact(fact.key, fact.kind, fact.value, fact.answer, fact.tell, fact.ask, fact.check, fact.who, fact.change, user, reply, fact.extra)
+        return Fact(
+            fact.key,
+            fact.kind,
+            fact.value,
+            fact.answer,
+            fact.tell,
+            fact.ask,
+            fact.check,
+            fact.who,
+            fact.change,
+            user,
+            reply,
+            fact.extra,
+        )
 
     def new_fact(self, subject: tuple[str, Forms, Forms] | None = None) -> Fact:
         """A fact of any kind, not necessarily new to the conversation."""
@@ -181,7 +193,7 @@ class Dialogue:
             name, role = s.name(), s.pick(_ROLES)
             if s.chance(0.2):
                 role = f"the assistant of {s.title()}"
-            line = s.pick(_PERSONA_HELD_OUT if s.held_out else _PERSONA)
+            line = s.pick(_PERSONA_HELD_OUT) if s.held_out else paraphrase.persona(s, _PERSONA)
             parts.append(line.format(name=name, role=role))
             self.persona = (name, role if "{role}" in line else "")
         elif r < 0.9:
@@ -194,12 +206,14 @@ class Dialogue:
                 fact = (noun_fact, verb_fact, kin_fact)[s.below(3)](s, _SELF)
                 if fact.key in self.facts:
                     continue
-                told = Fact(fact.key, fact.kind, fact.value, fact.answer, fact.tell, fact.ask, user=_SYSTEM_ME, extra=fact.extra)
+                told = Fact(
+                    fact.key, fact.kind, fact.value, fact.answer, fact.tell, fact.ask, user=_SYSTEM_ME, extra=fact.extra
+                )
                 parts.append(capital(told.say(fact.answer)) + ".")
                 self.learn(fact)
         if s.chance(0.3):
             s.rng.shuffle(parts)
-        self._add(Message("system", " ".join(parts) if s.chance(0.8) else "\n".join(parts)))
+        self.add(Message("system", " ".join(parts) if s.chance(0.8) else "\n".join(parts)))
 
     # ---- episodes -----------------------------------------------------------------------------------
     def tell(self) -> None:
@@ -210,11 +224,11 @@ class Dialogue:
         subject = self._subject() if s.chance(0.5) else None
         facts: dict[tuple[str, ...], Fact] = {}
         said: list[str] = []
-        for i in range(count):
+        for _ in range(count):
             fact = self.new_fact(subject)
             if fact.key in self.facts or fact.key in facts:
                 continue
-            sentence = fact.say(s.pick(fact.tell))
+            sentence = paraphrase.tell(s, fact)
             if said and subject and subject is not _SELF and fact.user is subject[1] and s.chance(0.4):
                 sentence = pronoun_form(s, fact)
             facts[fact.key] = fact
@@ -230,7 +244,7 @@ class Dialogue:
         self.told_last = " ".join(f.sentence() for f in told)
         self.focus = told[-1].reply.get("I", "you")
         if s.chance(0.4):
-            self._add(Message("assistant", s.pick(F.NEUTRAL_ACK), "", [], 0.0))
+            self.add(Message("assistant", s.pick(F.NEUTRAL_ACK), "", [], 0.0))
         elif len(told) > 2:
             self.reply(F.MANY_ACK, ECHO, "The user tells me several things to remember.")
         else:
@@ -248,12 +262,23 @@ class Dialogue:
         parts = {"when": "at {v}", "date": "on {v}", "room": "in room {v}"}
         said = [parts[f.key[0]].format(v=f.value) for f in facts]
         s.rng.shuffle(said)
-        opening = s.pick(("the {t} is", "my {t} is", "I have a {t}", "there is a {t}", "the {t} will be", "we meet for the {t}", "our {t} takes place", "remember, the {t} is"))
+        opening = s.pick(
+            (
+                "the {t} is",
+                "my {t} is",
+                "I have a {t}",
+                "there is a {t}",
+                "the {t} will be",
+                "we meet for the {t}",
+                "our {t} takes place",
+                "remember, the {t} is",
+            )
+        )
         self.user(opening.format(t=first.extra["t"]) + " " + " ".join(said) + ".")
         for f in facts:
             self.learn(f)
         if s.chance(0.4):
-            return self._add(Message("assistant", s.pick(F.NEUTRAL_ACK), "", [], 0.0))
+            return self.add(Message("assistant", s.pick(F.NEUTRAL_ACK), "", [], 0.0))
         text = "Got it. " + " ".join(f.sentence() for f in facts)
         return self.reply(text, ECHO, "The user tells me: " + " and ".join(f.answer_text() for f in facts) + ".")
 
@@ -263,9 +288,16 @@ class Dialogue:
         r = s.random()
         last = self.messages[-1] if self.messages else None
         if r < 0.6:
-            words = [s.pick((s.name, s.place, s.code, lambda: s.word(W.COMMON, 0.8), lambda: s.word(W.OBJECTS, 0.8)))() for _ in range(1 + s.below(5))]
+            words = [
+                s.pick((s.name, s.place, s.code, lambda: s.word(W.COMMON, 0.8), lambda: s.word(W.OBJECTS, 0.8)))()
+                for _ in range(1 + s.below(5))
+            ]
             text = " ".join(words)
-            self._add(Message("user", capital(s.pick(_REPEAT_AFTER)).replace("{x}", s.pick(("{}", "{}", '"{}"')).format(text))))
+            self.add(
+                Message(
+                    "user", capital(s.pick(_REPEAT_AFTER)).replace("{x}", s.pick(("{}", "{}", '"{}"')).format(text))
+                )
+            )
             self.reply(text, ANSWER, "The user wants me to repeat words.")
         elif r < 0.8 and last and last.role == "assistant" and last.content and not last.calls:
             self.user(s.pick(_REPEAT_LAST))
@@ -277,7 +309,7 @@ class Dialogue:
     def no_tools(self) -> None:
         """A request for a deed when nothing is declared."""
         deed = tool_maker.make_tool(self.s)
-        self.user(self.s.pick(TT.REQUEST.of(self.s.held_out)).replace("{do}", tool_maker.make_call(self.s, deed).deed))
+        self.user(tool_maker.plain_request(self.s, tool_maker.make_call(self.s, deed)))
         self.reply("I cannot do that. I am a small model.", CHAT, "I have no tools.")
 
     def _recall(self) -> Fact | None:
@@ -293,8 +325,21 @@ class Dialogue:
         before, self.focus = self.focus, who
         if who == "you" or who != before or self.s.chance(0.5):
             return fact
-        forms = self.s.pick(_PRONOUNS)
-        return Fact(fact.key, fact.kind, fact.value, fact.answer, fact.tell, fact.ask, fact.check, fact.who, fact.change, forms, fact.reply, fact.extra)
+        forms = self.s.pick(PRONOUNS)
+        return Fact(
+            fact.key,
+            fact.kind,
+            fact.value,
+            fact.answer,
+            fact.tell,
+            fact.ask,
+            fact.check,
+            fact.who,
+            fact.change,
+            forms,
+            fact.reply,
+            fact.extra,
+        )
 
     def _learn_pending(self) -> None:
         """Names said along with a relation count as told when they really stand in the newest turn."""
@@ -321,9 +366,11 @@ class Dialogue:
             self.learn(f)
         if self.order and s.chance(0.2):
             asked = self.facts[s.pick(self.order)]
-        told = joined(s, [f.say(s.pick(f.tell)) for f in facts])
-        self.user(told + s.pick((" ", " ", " So ", " And now, ", " Now tell me: ")) + capital(asked.say(s.pick(asked.ask))))
-        return self.reply(asked.sentence(), ANSWER, f"The user asks what I was told. I was told: {asked.answer_text()}.")
+        told = joined(s, [paraphrase.tell(s, f) for f in facts])
+        self.user(told + s.pick((" ", " ", " So ", " And now, ", " Now tell me: ")) + capital(paraphrase.ask(s, asked)))
+        return self.reply(
+            asked.sentence(), ANSWER, f"The user asks what I was told. I was told: {asked.answer_text()}."
+        )
 
     def ask(self) -> None:
         """A question about something told."""
@@ -338,7 +385,7 @@ class Dialogue:
         elif fact.check and r < 0.4:
             return self._ask_check(fact)
         else:
-            self.user(fact.say(s.pick(fact.ask)), keep_focus=True)
+            self.user(paraphrase.ask(s, fact), keep_focus=True)
         text = capital(fact.value) if self.brief and fact.kind not in ("event", "list", "result") else fact.sentence()
         return self.reply(text, ANSWER, f"The user asks what I was told. I was told: {fact.answer_text()}.")
 
@@ -359,10 +406,12 @@ class Dialogue:
         if first is None or second is None or first.key == second.key:
             return self.ask()
         s = self.s
-        one, two = first.say(s.pick(first.ask)), second.say(s.pick(second.ask))
+        one, two = first.say(s.pick(first.ask)), paraphrase.ask(s, second)
         self.user(one.rstrip("?.") + " and " + two if s.chance(0.7) else capital(one) + " " + capital(two))
         return self.reply(
-            f"{first.sentence()} {second.sentence()}", ANSWER, f"The user asks two things. I was told: {first.answer_text()} and {second.answer_text()}."
+            f"{first.sentence()} {second.sentence()}",
+            ANSWER,
+            f"The user asks two things. I was told: {first.answer_text()} and {second.answer_text()}.",
         )
 
     def ask_unknown(self) -> None:
@@ -376,7 +425,7 @@ class Dialogue:
         if fact.key in self.facts:
             return
         who = fact.who and s.chance(0.15) and not any(f.value == fact.value for f in self.facts.values())
-        self.user(fact.say(s.pick(fact.who if who else fact.ask)))
+        self.user(fact.say(s.pick(fact.who)) if who else paraphrase.ask(s, fact))
         self.reply(F.NOT_TOLD, ANSWER, "The user asks something that I was not told.")
 
     def change(self) -> None:
@@ -385,15 +434,25 @@ class Dialogue:
         if fact is None or fact.kind in ("event", "list", "result"):
             return self.tell()
         s = self.s
-        new = Fact(fact.key, fact.kind, draw(s, fact.kind), fact.answer, fact.tell, fact.ask, fact.check, fact.who, fact.change, fact.user, fact.reply, fact.extra)
-        if fact.change and s.chance(0.7):
-            text = new.say(s.pick(fact.change), old=fact.value)
-        else:
-            text = s.pick(("actually, ", "actually ", "no, ", "sorry, ", "correction: ", "now ", "things changed: ", "update: ", "wait, ")) + new.say(s.pick(fact.tell))
+        new = Fact(
+            fact.key,
+            fact.kind,
+            draw(s, fact.kind),
+            fact.answer,
+            fact.tell,
+            fact.ask,
+            fact.check,
+            fact.who,
+            fact.change,
+            fact.user,
+            fact.reply,
+            fact.extra,
+        )
+        text = paraphrase.change(s, new, fact.value)
         self.user(text)
         self.learn(new)
         if s.chance(0.3):
-            self._add(Message("assistant", s.pick(F.NEUTRAL_ACK), "", [], 0.0))
+            self.add(Message("assistant", s.pick(F.NEUTRAL_ACK), "", [], 0.0))
             return None
         return self.reply(f"Got it. {new.sentence()}", ECHO, f"The user corrects something. Now {new.answer_text()}.")
 
@@ -406,10 +465,12 @@ class Dialogue:
             self.reply(answer, CHAT, "The user makes small talk.")
         elif s.chance(0.25) and not s.held_out:
             feelings, answer = s.pick(_FEELINGS)
-            self.user(s.pick(_FEELING_TELL).format(a=s.pick(feelings), c=remark(s), k=s.pick(W.KIN).replace("-", " ")) + ".")
+            self.user(
+                s.pick(_FEELING_TELL).format(a=s.pick(feelings), c=remark(s), k=s.pick(W.KIN).replace("-", " ")) + "."
+            )
             self.reply(answer, CHAT, "The user tells me a feeling.")
         elif s.chance(0.5) and not s.held_out:
-            self.user(remark(s) + s.pick(_REMARK_TIMES) + ".")
+            self.user(remark(s) + s.pick(REMARK_TIMES) + ".")
             self.reply(T.REMARK_ANSWER, CHAT, "The user makes a remark.")
         else:
             self.user(s.pick(_REMARKS_HELD_OUT if s.held_out else _REMARKS) + s.pick(T.REMARK_ADVERBS) + ".")
@@ -428,7 +489,7 @@ class Dialogue:
         s = self.s
         name, role = self.persona
         if s.chance(0.65):
-            self.user(s.pick(_NAME_ASK_HELD_OUT if s.held_out else _NAME_ASK))
+            self.user(s.pick(_NAME_ASK_HELD_OUT) if s.held_out else paraphrase.name_question(s, _NAME_ASK))
             self.reply(f"My name is {name or T.DEFAULT_NAME}.", ANSWER, "The user asks for my name.")
         else:
             self.user(s.pick(_WHO_ASK))
@@ -439,147 +500,25 @@ class Dialogue:
         """All that is known about the user or one person, when that is little."""
         s = self.s
         subject = "" if s.chance(0.6) or not self.cast else s.pick(self.cast)
-        known = [f for key, f in self.facts.items() if f.reply and (key[1] if key[0] in ("event", "count") else key[0]) == subject]
+        known = [
+            f
+            for key, f in self.facts.items()
+            if f.reply and (key[1] if key[0] in ("event", "count") else key[0]) == subject
+        ]
         if len(known) > 4 or any(f.kind == "name" and f.value == subject for f in self.facts.values() if subject):
             return self.ask()
         known.sort(key=lambda f: self.order.index(f.key))
         self.user(s.pick(_ABOUT_ME) if not subject else s.pick(_ABOUT_OTHER).format(name=subject))
         if not known:
             return self.reply(F.NOT_TOLD, ANSWER * 0.5, "The user asks something that I was not told.")
-        return self.reply(" ".join(f.sentence() for f in known), ANSWER, f"The user asks for all I know: {len(known)} things.")
-
-    # ---- tools --------------------------------------------------------------------------------------
-    def use_tool(self) -> None:
-        """Request, one or two calls, results, answer; sometimes a missing argument first."""
-        s = self.s
-        tool = s.pick(self.tools)
-        needed = [p.name for p in tool.params[: tool.required]]
-        if needed and s.chance(0.06):
-            return self._missing(tool, s.pick(needed))
-        return self._run(self.request_calls(tool))
-
-    def request_calls(self, tool: tool_maker.Tool) -> list[tool_maker.Call]:
-        """Write the user's request for one call, sometimes two, and return what it asks for."""
-        s = self.s
-        call = tool_maker.make_call(s, tool)
-        calls = [call]
-        text = tool_maker.request(s, call)
-        if tool.params and s.chance(0.15):
-            other = tool_maker.make_call(s, tool if s.chance(0.5) else s.pick(self.tools))
-            if other.arguments != call.arguments or other.name != call.name:
-                calls.append(other)
-                text = text.rstrip("?.") + s.pick((" and ", " and then ", " and also ", ", then ")) + other.deed + s.pick((".", "", "?"))
-        self.user(text)
-        return calls
-
-    def _run(self, calls: list[tool_maker.Call]) -> None:
-        thought = "The user wants me to use " + " and ".join(c.name for c in calls) + "."
-        self.reply("", CALL, thought, [(c.name, c.arguments) for c in calls])
-        answers: list[str] = []
-        for _ in calls:
-            answers.append(self.add_result())
-        self.reply(" ".join(answers), ANSWER, "The tool answered. I tell the user.")
-
-    def add_result(self) -> str:
-        """A tool's result as a turn; returns the sentence that reports it."""
-        result, answer = tool_maker.make_result(self.s)
-        self._add(Message("tool", result))
-        self._learn_result(result)
-        return answer
-
-    def _learn_result(self, result: str) -> None:
-        if not result.startswith("{"):
-            return
-        for key, value in json.loads(result).items():
-            if isinstance(value, str | int | float) and not isinstance(value, bool) and key not in ("error", "status", "code"):
-                shown = key.replace("_", " ")
-                self.learn(Fact(("result", key), "result", str(value), "the {k} is {v}", (), _RESULT_ASK, extra={"k": shown}))
-
-    def _missing(self, tool: tool_maker.Tool, name: str) -> None:
-        s = self.s
-        call = tool_maker.make_call(s, tool, leave_out=name)
-        self.user(tool_maker.request(s, call))
-        shown = name.replace("_", " ")
-        self.reply(f"Please tell me the {shown}.", CALL, f"The {shown} is missing.")
-        full = tool_maker.make_call(s, tool)
-        value = full.arguments[name]
-        text = value if isinstance(value, str) else json.dumps(value).strip("[]").replace('"', "")
-        said = s.pick(("{v}", "{v}.", "The {p} is {v}.", "It is {v}.", "{v} please", "Use {v}.")).format(v=text, p=shown)
-        self._add(Message("user", said))
-        arguments = {p.name: call.arguments.get(p.name, value) for p in tool.params if p.name in call.arguments or p.name == name}
-        self._run([tool_maker.Call(tool.name, arguments, "", "", "")])
-
-    def unrelated(self) -> None:
-        """A request that no declared tool fits."""
-        other = tool_maker.make_tool(self.s)
-        mine = {word for t in self.tools for word in t.deed.split()}
-        if other.noun or mine & set(other.deed.split()) - {"a", "an", "the", "for", "me", "up", "on", "off"}:
-            return self.outside()
-        self.user(self.s.pick(TT.REQUEST.of(self.s.held_out)).replace("{do}", tool_maker.make_call(self.s, other).deed))
-        return self.reply(TT.UNRELATED_ANSWER, CALL * 0.6, "None of my tools fits.")
-
-
-def remark(s: Source) -> str:
-    """A small sentence about nothing in particular."""
-    words = {"o": s.word(W.OBJECTS, 0.9), "j": s.pick(W.ADJECTIVES), "w": s.pick(W.WILD), "k": s.pick(W.KIN).replace("-", " ")}
-    return s.pick(_REMARK_SUBJECTS).format_map(words) + " " + s.pick(_REMARK_VERBS)
-
-
-def joined(s: Source, said: list[str]) -> str:
-    """Sentences of one message: full stops, or an "and" between two."""
-    if len(said) == 2 and s.chance(0.4) and said[0].endswith("."):
-        return said[0][:-1] + s.pick((" and ", " and ", ", and ", ", ", " but ")) + said[1]
-    if len(said) > 2 and s.chance(0.35):
-        bare = [text.rstrip(".") for text in said]
-        return ", ".join(bare[:-1]) + s.pick((" and ", ", and ", ", ")) + bare[-1] + "."
-    return " ".join(capital(text) if i else text for i, text in enumerate(said))
-
-
-def pronoun_form(s: Source, fact: Fact) -> str:
-    """The fact told with he or she; only after its person was named in the same message."""
-    named = Fact(fact.key, fact.kind, fact.value, fact.answer, fact.tell, fact.ask, user=s.pick(_PRONOUNS), extra=fact.extra)
-    return named.say(s.pick(fact.tell))
-
-
-_CARRIERS = frozenset(
-    """what where which when remember please tell know because don't called name have that this number does live like want would could
-    favourite favorite forgot told there about again should think listen thanks alright anyway happens lives there's minutes people""".split()
-)
-
-
-def _slip(s: Source, text: str) -> str:
-    """One swapped or lost letter in a word that carries no value."""
-    words = text.split(" ")
-    at = s.below(len(words))
-    word = words[at]
-    if word.lower() in _CARRIERS:
-        i = 1 + s.below(len(word) - 2)
-        words[at] = word[:i] + word[i + 1] + word[i] + word[i + 2 :] if s.chance(0.5) else word[:i] + word[i + 1 :]
-    return " ".join(words)
-
-
-def typed(s: Source, text: str) -> str:
-    """Openers, missing capitals and full stops, rare slips, as people type."""
-    r = s.random()
-    if r < 0.2:
-        text = f"{s.pick(F.OPENERS.of(s.held_out))} {text.removeprefix(AS_IS)}"
-    elif r < 0.24 and text.endswith("?"):
-        text = text[:-1] + s.pick((", please?", " please?", " please", ", do you know?"))
-    r = s.random()
-    if r < 0.12 and text[-1:] in ".?":
-        text = text[:-1]
-    elif r < 0.15:
-        text += s.pick(("!", "!!", "??", "...", " :)", " thanks", " Thank you."))
-    if s.chance(0.05) and not s.held_out:
-        text = _slip(s, text)
-    if s.lower:
-        return (text.lower() if s.chance(0.8) else text).replace(AS_IS, "")
-    return (capital(text) if s.chance(0.8) else text).replace(AS_IS, "")
+        return self.reply(
+            " ".join(f.sentence() for f in known), ANSWER, f"The user asks for all I know: {len(known)} things."
+        )
 
 
 Episode = Callable[[Dialogue], None]
 _TALKING: tuple[tuple[float, Episode], ...] = (
-    (0.26, Dialogue.tell), (0.02, Dialogue.tell_event), (0.03, Dialogue.tell_and_ask), (0.30, Dialogue.ask), (0.04, Dialogue.ask_two), (0.07, Dialogue.ask_unknown), (0.05, Dialogue.change),
+    (0.26, Dialogue.tell), (0.02, Dialogue.tell_event), (0.03, Dialogue.tell_and_ask), (0.30, Dialogue.ask), (0.04, Dialogue.ask_two), (0.07, Dialogue.ask_unknown), (0.08, Dialogue.change),
     (0.08, Dialogue.small_talk), (0.04, Dialogue.outside), (0.04, Dialogue.identity), (0.03, Dialogue.about), (0.03, Dialogue.copy), (0.01, Dialogue.no_tools),
 )  # fmt: skip
 
@@ -598,9 +537,10 @@ def conversation(seed: int, chars: int, *, held_out: bool = False) -> Dialogue:
             (Dialogue.unrelated if s.chance(0.12) else Dialogue.use_tool)(talk)
             continue
         r, episode = s.random(), Dialogue.ask
-        for share, episode in _TALKING:
+        for share, candidate in _TALKING:
             r -= share
             if r < 0:
+                episode = candidate
                 break
         if episode is Dialogue.no_tools and talk.tools:
             continue

@@ -1,4 +1,5 @@
 """The training loss: weighted next-token loss of the model and of the MTP layer, deeper drafts on sampled positions."""
+# ruff: noqa: E501
 
 from __future__ import annotations
 
@@ -41,5 +42,9 @@ class Objective:
         tokens = torch.stack([ids.gather(1, at + 2 + d) for d in range(DEPTH - 1)], dim=-1)
         for d, h in enumerate(model.mtp_chain(at, tokens, picked, k, v)):
             target = at + 3 + d
-            parts.append(weighted_nll(h, table, ids.gather(1, target).reshape(-1), weight.gather(1, target).reshape(-1), model.dtype))
+            parts.append(
+                weighted_nll(
+                    h, table, ids.gather(1, target).reshape(-1), weight.gather(1, target).reshape(-1), model.dtype
+                )
+            )
         return main + MTP_SHARE * torch.stack(parts).sum(), torch.stack([main.detach(), *(p.detach() for p in parts)])

@@ -3,6 +3,7 @@
 Weights are a plain dict under the checkpoint's own names. Every stage works on a fixed number of tokens however they are
 cut into rows, so compiled stages serve all sequence lengths.
 """
+# ruff: noqa: E501
 
 from __future__ import annotations
 
@@ -56,7 +57,10 @@ class Shape:
 
 def _layer_shapes(s: Shape, prefix: str, full: bool) -> dict[str, tuple[int, ...]]:
     wide = s.gdn_heads * s.gdn_dim
-    out: dict[str, tuple[int, ...]] = {"input_layernorm.weight": (s.hidden,), "post_attention_layernorm.weight": (s.hidden,)}
+    out: dict[str, tuple[int, ...]] = {
+        "input_layernorm.weight": (s.hidden,),
+        "post_attention_layernorm.weight": (s.hidden,),
+    }
     if full:
         d = s.head_dim
         out |= {
@@ -71,7 +75,11 @@ def _layer_shapes(s: Shape, prefix: str, full: bool) -> dict[str, tuple[int, ...
             "linear_attn.conv1d.weight": (3 * wide, 1, s.taps), "linear_attn.A_log": (s.gdn_heads,), "linear_attn.dt_bias": (s.gdn_heads,),
             "linear_attn.norm.weight": (s.gdn_dim,), "linear_attn.out_proj.weight": (s.hidden, wide),
         }  # fmt: skip
-    out |= {"mlp.gate_proj.weight": (s.inner, s.hidden), "mlp.up_proj.weight": (s.inner, s.hidden), "mlp.down_proj.weight": (s.hidden, s.inner)}
+    out |= {
+        "mlp.gate_proj.weight": (s.inner, s.hidden),
+        "mlp.up_proj.weight": (s.inner, s.hidden),
+        "mlp.down_proj.weight": (s.hidden, s.inner),
+    }
     return {prefix + name: shape for name, shape in out.items()}
 
 
@@ -103,8 +111,14 @@ def fresh_weights(s: Shape, seed: int, device: torch.device) -> Weights:
         elif len(shape) == 1:
             w = torch.zeros(shape)
         else:
-            std = 0.02 / math.sqrt(2 * len(s.kinds)) if name.endswith(("o_proj.weight", "out_proj.weight", "down_proj.weight")) else 0.02
-            w = torch.empty(shape).normal_(0, std * (1.5 if std == 0.02 and "embed" not in name else 1.0), generator=gen)
+            std = (
+                0.02 / math.sqrt(2 * len(s.kinds))
+                if name.endswith(("o_proj.weight", "out_proj.weight", "down_proj.weight"))
+                else 0.02
+            )
+            w = torch.empty(shape).normal_(
+                0, std * (1.5 if std == 0.02 and "embed" not in name else 1.0), generator=gen
+            )
         weights[name] = w.to(device).requires_grad_()
     return weights
 
@@ -134,7 +148,13 @@ def gdn_front(x: Tensor, pos: Tensor, ln: Tensor, qkv: Tensor, z: Tensor, b: Ten
         out = out + torch.where((pos >= back)[:, None], moved, 0.0) * kernel[:, taps - 1 - back]
     heads = a_log.shape[0]
     n = x.shape[0]
-    q, k, v = F.silu(out).view(n // R.CHUNK, R.CHUNK, 3, heads, -1).permute(2, 0, 3, 1, 4).reshape(3, -1, R.CHUNK, out.shape[1] // 3 // heads).unbind(0)
+    q, k, v = (
+        F.silu(out)
+        .view(n // R.CHUNK, R.CHUNK, 3, heads, -1)
+        .permute(2, 0, 3, 1, 4)
+        .reshape(3, -1, R.CHUNK, out.shape[1] // 3 // heads)
+        .unbind(0)
+    )
     q = q * torch.rsqrt(q.pow(2).sum(-1, keepdim=True) + 1e-6) * q.shape[-1] ** -0.5
     k = k * torch.rsqrt(k.pow(2).sum(-1, keepdim=True) + 1e-6)
     beta = torch.sigmoid(linear(h, b).float())
@@ -191,21 +211,27 @@ _STAGES: tuple[Callable[..., Any], ...] = (
 )  # fmt: skip
 
 
-class Stages:
-    """The stage functions, compiled or plain."""
+_WORTHWHILE = frozenset(("gdn_front", "chunk_products"))
 
-    def __init__(self, heads: int, *, compiled: bool) -> None:
+
+class Stages:
+    """The stage functions, compiled or plain; `few` compiles only those that gain most, for short runs."""
+
+    def __init__(self, heads: int, *, compiled: bool, few: bool = False) -> None:
         self.heads = heads
         for fn in _STAGES:
-            setattr(self, fn.__name__, torch.compile(fn, dynamic=False) if compiled else fn)
+            use = compiled and (not few or fn.__name__ in _WORTHWHILE)
+            setattr(self, fn.__name__, torch.compile(fn, dynamic=False) if use else fn)
 
 
 class Model:
     """Weights and shape together; rows of equal length, positions from zero in every row."""
 
-    def __init__(self, shape: Shape, weights: Weights, *, dtype: torch.dtype, compiled: bool = False) -> None:
+    def __init__(
+        self, shape: Shape, weights: Weights, *, dtype: torch.dtype, compiled: bool = False, few: bool = False
+    ) -> None:
         self.shape, self.w, self.dtype = shape, weights, dtype
-        self.run = Stages(shape.gdn_heads, compiled=compiled)
+        self.run = Stages(shape.gdn_heads, compiled=compiled, few=few)
         self.plain = Stages(shape.gdn_heads, compiled=False)
         width = shape.rotary
         self.frequency = (1.0 / shape.theta ** (torch.arange(0, width, 2).float() / width)).to(self.device)
@@ -241,13 +267,24 @@ class Model:
         cut = lambda t: t.reshape(rows, -1, t.shape[1], s.head_dim).transpose(1, 2)  # noqa: E731
         kk, vv = cut(k), cut(v)
         o = F.scaled_dot_product_attention(cut(q), kk, vv, is_causal=True, enable_gqa=True)
-        return run.attention_back(x, o.transpose(1, 2).reshape(x.shape[0], s.heads, s.head_dim), gate, w[n + "o_proj.weight"]), kk, vv
+        return (
+            run.attention_back(
+                x, o.transpose(1, 2).reshape(x.shape[0], s.heads, s.head_dim), gate, w[n + "o_proj.weight"]
+            ),
+            kk,
+            vv,
+        )
 
     def feed(self, x: Tensor, p: str, stages: Stages) -> Tensor:
         """The MLP sublayer of layer p."""
         w = self.w
         return stages.mlp(
-            x, w[p + "post_attention_layernorm.weight"], w[p + "mlp.gate_proj.weight"], w[p + "mlp.up_proj.weight"], w[p + "mlp.down_proj.weight"], self.dtype
+            x,
+            w[p + "post_attention_layernorm.weight"],
+            w[p + "mlp.gate_proj.weight"],
+            w[p + "mlp.up_proj.weight"],
+            w[p + "mlp.down_proj.weight"],
+            self.dtype,
         )
 
     def hidden(self, ids: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
@@ -272,7 +309,14 @@ class Model:
         rows = next_ids.shape[0]
         w = self.w
         e = F.embedding(next_ids.reshape(-1), w["model.embed_tokens.weight"])
-        x = self.run.mtp_front(e, hidden, w["mtp.pre_fc_norm_embedding.weight"], w["mtp.pre_fc_norm_hidden.weight"], w["mtp.fc.weight"], self.dtype)
+        x = self.run.mtp_front(
+            e,
+            hidden,
+            w["mtp.pre_fc_norm_embedding.weight"],
+            w["mtp.pre_fc_norm_hidden.weight"],
+            w["mtp.fc.weight"],
+            self.dtype,
+        )
         x, k, v = self.attend(x, turns, "mtp.layers.0.", rows)
         x = self.feed(x, "mtp.layers.0.", self.run)
         return self.run.norm_offset(x, w["mtp.norm.weight"]), k, v
@@ -290,7 +334,14 @@ class Model:
         n = "mtp.layers.0.self_attn."
         for depth in range(tokens.shape[2]):
             e = F.embedding(tokens[..., depth].reshape(-1), w["model.embed_tokens.weight"])
-            x = mtp_front(e, h, w["mtp.pre_fc_norm_embedding.weight"], w["mtp.pre_fc_norm_hidden.weight"], w["mtp.fc.weight"], self.dtype)
+            x = mtp_front(
+                e,
+                h,
+                w["mtp.pre_fc_norm_embedding.weight"],
+                w["mtp.pre_fc_norm_hidden.weight"],
+                w["mtp.fc.weight"],
+                self.dtype,
+            )
             q, gate, kk, vv = attention_front(
                 x, *self.turns(at.reshape(-1) + 1 + depth), w["mtp.layers.0.input_layernorm.weight"], w[n + "q_proj.weight"], w[n + "k_proj.weight"],
                 w[n + "v_proj.weight"], w[n + "q_norm.weight"], w[n + "k_norm.weight"], self.dtype,

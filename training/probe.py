@@ -1,4 +1,5 @@
 """The cases on the training model itself, teacher-forced: greedy decoding gives the wanted answer exactly when every token of it is the argmax."""
+# ruff: noqa: E501
 
 from __future__ import annotations
 
@@ -39,7 +40,9 @@ class Scores:
 def _pair(case: Case, tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
     prompt = render(case.messages, case.tools) + OPEN_ANSWER
     answer = assistant_body(case.answer) + "<|im_end|>"
-    return tokenizer.encode(prompt, add_special_tokens=False).ids, tokenizer.encode(answer, add_special_tokens=False).ids
+    return tokenizer.encode(prompt, add_special_tokens=False).ids, tokenizer.encode(
+        answer, add_special_tokens=False
+    ).ids
 
 
 def _accepted(hits: Tensor) -> tuple[int, int]:
@@ -74,7 +77,10 @@ def _group(model: Model, pairs: Sequence[tuple[list[int], list[int]]]) -> list[t
         best = model.logits(hidden[i, at]).argmax(-1).tolist()
         rows = [first[i, at]]
         tokens = torch.stack([ids[i][at + 2 + d] for d in range(DEPTH - 1)], dim=-1)
-        rows += [h.view(len(at), -1) for h in model.mtp_chain(at[None], tokens[None], first[i, at][None], k[i : i + 1], v[i : i + 1])]
+        rows += [
+            h.view(len(at), -1)
+            for h in model.mtp_chain(at[None], tokens[None], first[i, at][None], k[i : i + 1], v[i : i + 1])
+        ]
         hits = torch.stack([model.logits(r).argmax(-1) == ids[i][at + 2 + d] for d, r in enumerate(rows)], dim=-1)
         out.append((best, hits[:-1].cpu()))
     return out
@@ -100,9 +106,13 @@ def run_cases(model: Model, tokenizer: Tokenizer, cases: Sequence[Case], tokens:
                 drafted, accepted = drafted + d, accepted + a
             else:
                 asked = case.messages[-1].content[:150]
-                misses.append(f"[{case.row}] {asked!r} wanted {tokenizer.decode(answer)!r} got {tokenizer.decode(best)!r}")
+                misses.append(
+                    f"[{case.row}] {asked!r} wanted {tokenizer.decode(answer)!r} got {tokenizer.decode(best)!r}"
+                )
         start = stop
-    return Scores({row: good / n for row, (good, n) in tally.items()}, misses, drafted, accepted, held_out_loss(model, tokenizer))
+    return Scores(
+        {row: good / n for row, (good, n) in tally.items()}, misses, drafted, accepted, held_out_loss(model, tokenizer)
+    )
 
 
 @torch.no_grad()
@@ -116,13 +126,17 @@ def held_out_loss(model: Model, tokenizer: Tokenizer, count: int = 64) -> float:
         row = torch.from_numpy(ids).to(model.device)
         w = torch.from_numpy((weight[1 : n + 1] > 0.2).astype("float32")).to(model.device)
         hidden, _ = model.hidden(row[None, :n])
-        total += float(weighted_nll(hidden, model.w["model.embed_tokens.weight"], row[1 : n + 1], w, model.dtype)) * float(w.sum())
+        total += float(
+            weighted_nll(hidden, model.w["model.embed_tokens.weight"], row[1 : n + 1], w, model.dtype)
+        ) * float(w.sum())
         weights += float(w.sum())
     return total / weights
 
 
 @torch.no_grad()
-def chat(model: Model, tokenizer: Tokenizer, messages: Sequence[Message], *, thinking: bool = False, most: int = 90) -> str:
+def chat(
+    model: Model, tokenizer: Tokenizer, messages: Sequence[Message], *, thinking: bool = False, most: int = 90
+) -> str:
     """Greedy answer by whole forwards: slow, for a few questions."""
     ids = tokenizer.encode(render(messages) + (OPEN_THOUGHT if thinking else OPEN_ANSWER), add_special_tokens=False).ids
     end, begun = tokenizer.token_to_id("<|im_end|>"), len(ids)
@@ -143,10 +157,17 @@ def report(model: Model, folder: Path, each: int, tokens: int) -> Scores:
     scores = run_cases(model, tokenizer, list(all_cases(count, each)), tokens)
     for row, share in scores.right.items():
         print(f"{row:24s} {share:.3f}")
-    print(f"drafts accepted {scores.accepted}/{scores.drafted} = {scores.accepted / max(1, scores.drafted):.3f}   held-out loss {scores.loss:.4f}")
+    print(
+        f"drafts accepted {scores.accepted}/{scores.drafted} = {scores.accepted / max(1, scores.drafted):.3f}   held-out loss {scores.loss:.4f}"
+    )
     for miss in scores.misses[:: max(1, len(scores.misses) // 40)]:
         print("  miss", miss)
-    for said in ("Hello!", "My dog is called Rex. What is my dog's name?", "What is the capital of France?", "I live in Hamburg and my cat is Minka."):
+    for said in (
+        "Hello!",
+        "My dog is called Rex. What is my dog's name?",
+        "What is the capital of France?",
+        "I live in Hamburg and my cat is Minka.",
+    ):
         print("  >", said, "|", chat(model, tokenizer, [Message("user", said)]))
     return scores
 

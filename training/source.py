@@ -3,6 +3,7 @@
 The two sets share nothing that has to be remembered: invented names are built from disjoint syllables, numbers fall into
 disjoint residue classes, ordinary words belong to training alone.
 """
+# ruff: noqa: E501
 
 from __future__ import annotations
 
@@ -15,8 +16,44 @@ from typing import TypeVar
 from training import words as W
 
 T = TypeVar("T")
-_ONSETS = "b d f g h j k l m n p r s t v w y z br dr tr st kr pl gr fl sh ch th qu sk cl gl pr sn".split()
-_VOWELS = "a e i o u ai ou ee".split()
+_ONSETS = [
+    "b",
+    "d",
+    "f",
+    "g",
+    "h",
+    "j",
+    "k",
+    "l",
+    "m",
+    "n",
+    "p",
+    "r",
+    "s",
+    "t",
+    "v",
+    "w",
+    "y",
+    "z",
+    "br",
+    "dr",
+    "tr",
+    "st",
+    "kr",
+    "pl",
+    "gr",
+    "fl",
+    "sh",
+    "ch",
+    "th",
+    "qu",
+    "sk",
+    "cl",
+    "gl",
+    "pr",
+    "sn",
+]
+_VOWELS = ["a", "e", "i", "o", "u", "ai", "ou", "ee"]
 _CODAS = ("", "", "", "n", "r", "l", "s", "x", "m", "th", "lt", "nd")
 _ALL = [onset + vowel for onset in _ONSETS for vowel in _VOWELS]
 SYLLABLES_HELD_OUT = tuple(s for s in _ALL if zlib.crc32(s.encode()) % 4 == 1)
@@ -112,7 +149,18 @@ class Source:
         if r > 5:
             letter = self.pick(_LETTERS).upper()
             n, m = self.number(1, 99), self.number(10, 99)
-            return self.cased(self.pick((f"{letter}{n}", f"{n}{letter}", f"{n}-{m}", f"#{n}{m}", f"{letter}{n}{self.pick(_LETTERS).upper()}{m}", f"{n}-{m}-{letter}")))
+            return self.cased(
+                self.pick(
+                    (
+                        f"{letter}{n}",
+                        f"{n}{letter}",
+                        f"{n}-{m}",
+                        f"#{n}{m}",
+                        f"{letter}{n}{self.pick(_LETTERS).upper()}{m}",
+                        f"{n}-{m}-{letter}",
+                    )
+                )
+            )
         digits = str(self.number(10, 9999))
         letters = "".join(self.pick(_LETTERS) for _ in range(1 + self.below(3)))
         letters = letters if self.lower or r == 5 else letters.upper()
@@ -141,7 +189,9 @@ class Source:
             return self.cased(self.pick(W.DAYS))
         day, month = self.number(1, 30), self.cased(self.pick(W.MONTHS))
         suffix = "th" if 10 < day < 20 else {1: "st", 2: "nd", 3: "rd"}.get(day % 10, "th")
-        return self.pick((f"{day} {month}", f"{month} {day}", f"the {day}{suffix} of {month}", f"{month} {day}{suffix}"))
+        return self.pick(
+            (f"{day} {month}", f"{month} {day}", f"the {day}{suffix} of {month}", f"{month} {day}{suffix}")
+        )
 
     def title(self) -> str:
         """Two or three words, for books, songs, teams and projects."""

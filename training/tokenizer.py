@@ -4,6 +4,7 @@ Merges come in two ranks. Inner merges are learned on bare words. Prefix merges 
 the first piece) come after all of them, so a word has the same pieces wherever it stands and only its first piece
 differs: copying a name into another place is copying tokens.
 """
+# ruff: noqa: E501
 
 from __future__ import annotations
 
@@ -22,20 +23,27 @@ from training.source import Source
 
 BASE_ENTRIES = 4000
 INNER_ENTRIES = 2400  # bytes and inner merges; the rest are prefix merges
-SPLIT = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
+SPLIT = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 _SPACE = "\u0120"  # how the byte alphabet writes a space
 _GLUED = r"[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+"
 # (text, special): the family's order
 ADDED: tuple[tuple[str, bool], ...] = tuple(
     (text, special)
     for special, texts in (
-        (True, "<|endoftext|> <|im_start|> <|im_end|> <|object_ref_start|> <|object_ref_end|> <|box_start|> <|box_end|> <|quad_start|> <|quad_end|>"),
+        (
+            True,
+            "<|endoftext|> <|im_start|> <|im_end|> <|object_ref_start|> <|object_ref_end|> <|box_start|> <|box_end|> <|quad_start|> <|quad_end|>",
+        ),
         (True, "<|vision_start|> <|vision_end|> <|vision_pad|> <|image_pad|> <|video_pad|>"),
-        (False, "<tool_call> </tool_call> <|fim_prefix|> <|fim_middle|> <|fim_suffix|> <|fim_pad|> <|repo_name|> <|file_sep|>"),
+        (
+            False,
+            "<tool_call> </tool_call> <|fim_prefix|> <|fim_middle|> <|fim_suffix|> <|fim_pad|> <|repo_name|> <|file_sep|>",
+        ),
         (False, "<tool_response> </tool_response> <think> </think>"),
-        (True, "<|audio_start|> <|audio_end|> <tts_pad> <tts_text_bos> <tts_text_eod> <tts_text_bos_single> <|audio_pad|>"),
+        (
+            True,
+            "<|audio_start|> <|audio_end|> <tts_pad> <tts_text_bos> <tts_text_eod> <tts_text_bos_single> <|audio_pad|>",
+        ),
     )
     for text in texts.split()
 )
@@ -87,7 +95,9 @@ def build(conversations: int) -> Tokenizer:
     texts = list(_texts(conversations))
     inner = _pipeline(Tokenizer(models.BPE()), SPLIT.replace(_GLUED, r"[\p{L}\p{M}]+"))
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    inner.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=INNER_ENTRIES, show_progress=False, initial_alphabet=alphabet))
+    inner.train_from_iterator(
+        texts, trainers.BpeTrainer(vocab_size=INNER_ENTRIES, show_progress=False, initial_alphabet=alphabet)
+    )
     model = json.loads(inner.to_str())["model"]
     vocab, merges = model["vocab"], [tuple(pair) for pair in model["merges"]]
     for mark, piece in _prefix_merges(inner, texts):
@@ -103,7 +113,9 @@ def build(conversations: int) -> Tokenizer:
 def config(tokenizer: Tokenizer, template: str) -> dict[str, object]:
     """tokenizer_config.json."""
     flags = {"lstrip": False, "normalized": False, "rstrip": False, "single_word": False}
-    decoder = {str(tokenizer.token_to_id(text)): {"content": text, **flags, "special": special} for text, special in ADDED}
+    decoder = {
+        str(tokenizer.token_to_id(text)): {"content": text, **flags, "special": special} for text, special in ADDED
+    }
     return {
         "add_bos_token": False, "add_prefix_space": False, "added_tokens_decoder": decoder, "bos_token": None, "chat_template": template,
         "clean_up_tokenization_spaces": False, "eos_token": "<|im_end|>", "errors": "replace", "model_max_length": 8192, "pad_token": "<|endoftext|>",

@@ -1,4 +1,5 @@
 """Random tools, requests for them in words, the calls that follow and results with their one canonical answer."""
+# ruff: noqa: E501
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from training import words as W
+from training.phrases import frames as P
 from training.phrases import tool_texts as T
 from training.source import Source
 from training.world import article, capital
@@ -48,8 +50,31 @@ class Call:
     label: str
 
 
-_TYPES = {"int": "integer", "number": "number", "bool": "boolean", "names": "array", "words": "array", "numbers": "array"}
-_ASKABLE = frozenset(("get", "find", "check", "show", "look_up", "lookup", "fetch", "calculate", "query", "read", "search", "list", "measure"))
+_TYPES = {
+    "int": "integer",
+    "number": "number",
+    "bool": "boolean",
+    "names": "array",
+    "words": "array",
+    "numbers": "array",
+}
+_ASKABLE = frozenset(
+    (
+        "get",
+        "find",
+        "check",
+        "show",
+        "look_up",
+        "lookup",
+        "fetch",
+        "calculate",
+        "query",
+        "read",
+        "search",
+        "list",
+        "measure",
+    )
+)
 _GROUPS = {"int": "amount", "number": "amount", "phrase": "text", "oneword": "text", "title": "text", "colour": "text", "time": "when", "date": "when",
            "weekday": "when", "symbol": "code", "names": "name", "words": "text", "numbers": "amount"}  # fmt: skip
 _SIZES = ("small", "medium", "large", "tiny", "huge")
@@ -83,14 +108,14 @@ def make_tool(s: Source) -> Tool:
     noun = s.pick(T.NOUNS_HELD_OUT if h else T.NOUNS)
     if not h and s.chance(0.3):
         noun = s.word(W.OBJECTS if s.chance(0.5) else W.COMMON, 0.6)
-    if not h and s.chance(0.15):
+    if not h and s.chance(0.3):
         verb = said = s.word(W.COMMON, 0.6)
         told = capital(verb)
     pool = T.PARAMS_HELD_OUT if h else T.PARAMS
     params: dict[str, Param] = {}
     for _ in range(s.pick((0, 1, 1, 1, 2, 2, 2, 3))):
         name, kind, description, ways = s.pick(pool)
-        if not h and s.chance(0.2):
+        if not h and s.chance(0.35):
             name = s.word(W.COMMON if s.chance(0.5) else W.OBJECTS, 0.7)
             description = s.pick(("", f"The {name}", capital(name)))
             ways = tuple(way.replace("{p}", name) for way in T.ODD_WAYS)
@@ -172,8 +197,8 @@ def _way(s: Source, p: Param, clash: bool) -> str:
         return s.pick((f"and {shown} is {{v}}", f"with {shown} = {{v}}", f"{shown}: {{v}}", f"with {shown} {{v}}"))
     if s.held_out:
         return s.pick(T.EXPLICIT_HELD_OUT).replace("{p}", shown) if s.chance(0.25) else s.pick(p.ways)
-    if clash or s.chance(0.2):
-        return s.pick(T.EXPLICIT).replace("{p}", shown)
+    if clash or s.chance(0.35):
+        return s.pick(T.EXPLICIT if s.chance(0.3) else P.EXPLICIT_MORE).replace("{p}", shown)
     return s.pick(p.ways)
 
 
@@ -190,10 +215,15 @@ def make_call(s: Source, tool: Tool, leave_out: str = "") -> Call:
         arguments[p.name] = value
         label = label or text
         way = _way(s, p, groups.count(_group(p)) > 1)
+        if not s.held_out and s.chance(0.12):
+            way = s.word(W.COMMON, 0.8) + " " + way
         said.append(way.replace("{v}", text))
     if len(said) > 1 and s.chance(0.3):
         said.reverse()
-    parts = said[:1] + [(" and " if s.chance(0.3) and not w.startswith("and ") else " " if s.chance(0.7) else ", ") + w for w in said[1:]]
+    parts = said[:1] + [
+        (" and " if s.chance(0.3) and not w.startswith("and ") else " " if s.chance(0.7) else ", ") + w
+        for w in said[1:]
+    ]
     tail = (" " if parts else "") + "".join(parts)
     return Call(tool.name, arguments, tool.deed + tail, tool.noun + tail if tool.noun else "", label)
 
@@ -202,7 +232,22 @@ def request(s: Source, call: Call) -> str:
     """The user's sentence that asks for a call."""
     if call.asked and not s.held_out and s.chance(0.45):
         return s.pick(T.ASKED).replace("{what}", call.asked)
-    return s.pick(T.REQUEST.of(s.held_out)).replace("{do}", call.deed)
+    return plain_request(s, call)
+
+
+def plain_request(s: Source, call: Call) -> str:
+    """A request that names the deed."""
+    if s.held_out or s.chance(0.4):
+        return s.pick(T.REQUEST.of(s.held_out)).replace("{do}", call.deed)
+    text = s.pick(P.REQUEST_MORE).replace("{do}", call.deed)
+    r = s.random()
+    if r < 0.15:
+        return s.pick(P.LEADS) + " " + text
+    return (
+        " ".join(s.word(W.COMMON, 0.8) for _ in range(1 + s.below(2))) + s.pick((", ", ": ", " ")) + text
+        if r < 0.2
+        else text
+    )
 
 
 _SENT = ("Done.", "ok", "Saved.", "Sent.", "success", "It worked.", "The order is placed.", "Booked.", "All set.")
@@ -214,7 +259,15 @@ def make_result(s: Source) -> tuple[str, str]:
     r = s.random()
     if r < 0.1:
         error = s.pick(_ERRORS) if not s.held_out else s.invented(False) + " " + s.invented(False)
-        wrap = s.pick(({"error": error}, {"status": "error", "error": error}, {"error": error, "code": s.number(400, 599)}, "error: " + error, "Error: " + error))
+        wrap = s.pick(
+            (
+                {"error": error},
+                {"status": "error", "error": error},
+                {"error": error, "code": s.number(400, 599)},
+                "error: " + error,
+                "Error: " + error,
+            )
+        )
         return (wrap if isinstance(wrap, str) else json.dumps(wrap)), f"That did not work: {error}."
     if r < 0.2:
         if s.held_out or s.chance(0.5):
@@ -228,7 +281,9 @@ def make_result(s: Source) -> tuple[str, str]:
     if r < 0.34:
         items = [s.name() if s.chance(0.5) else s.title() for _ in range(1 + s.below(3))]
         key = s.pick(("items", "names", "results", "titles", "list")) if not s.held_out else s.invented(False)
-        return json.dumps({key: items}, ensure_ascii=False), f"The {key} are {_joined(items)}." if len(items) > 1 else f"The {key} is {items[0]}."
+        return json.dumps({key: items}, ensure_ascii=False), f"The {key} are {_joined(items)}." if len(
+            items
+        ) > 1 else f"The {key} is {items[0]}."
     if r < 0.40 and not s.held_out:
         wrap = s.pick(({"status": "ok"}, {"ok": True}, {"success": True}, {"status": "success"}, {"result": "ok"}))
         return json.dumps(wrap), "Done."

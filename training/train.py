@@ -1,4 +1,5 @@
 """Train the bundled model on one GPU by the clock: `python -m training.train --minutes 15`. Resumes from its last save."""
+# ruff: noqa: E501
 
 from __future__ import annotations
 
@@ -25,6 +26,11 @@ SCHEDULE: tuple[tuple[float, dict[int, float]], ...] = (
     (0.95, {4096: 0.65, 2048: 0.15, 512: 0.2}),
     (1.01, {8192: 0.4, 4096: 0.3, 1024: 0.3}),
 )
+# a short second training on finished weights, after a change of the generators
+POLISH: tuple[tuple[float, dict[int, float]], ...] = (
+    (0.4, {512: 0.8, 2048: 0.2}),
+    (1.01, {512: 0.45, 2048: 0.3, 4096: 0.25}),
+)
 WARM_UP = 0.02
 SAVE_EVERY_S = 60.0
 
@@ -43,11 +49,19 @@ class Settings:
     cpu: bool
     until: float
     lengths_at_most: int
+    start: Path | None = None
+    few: bool = False
+    finish_at: float = 0.0  # on the monotonic clock; 0 means that only `seconds` counts
+
+    @property
+    def schedule(self) -> tuple[tuple[float, dict[int, float]], ...]:
+        """The main schedule, or the short one on given weights."""
+        return POLISH if self.start else SCHEDULE
 
 
-def mix_at(progress: float, longest: int) -> dict[int, float]:
+def mix_at(schedule: tuple[tuple[float, dict[int, float]], ...], progress: float, longest: int) -> dict[int, float]:
     """Row lengths at a share of the time."""
-    mix = next(mix for end, mix in SCHEDULE if progress < end)
+    mix = next(mix for end, mix in schedule if progress < end)
     out: dict[int, float] = {}
     for length, share in mix.items():
         out[min(length, longest)] = out.get(min(length, longest), 0.0) + share
@@ -122,6 +136,8 @@ class Run:
             state = json.loads(saved.read_text())
             self.elapsed, self.step = state["elapsed_s"], state["step"]
             weights = load(self.shape, settings.out, self.device)
+        elif settings.start:
+            weights = load(self.shape, settings.start, self.device)
         else:
             weights = fresh_weights(self.shape, settings.seed, self.device)
         self.weights = weights
@@ -134,7 +150,13 @@ class Run:
                 for name, w in full["weights"].items():
                     weights[name].copy_(w)
         compiled = not settings.cpu
-        model = Model(self.shape, weights, dtype=torch.float32 if settings.cpu else torch.bfloat16, compiled=compiled)
+        model = Model(
+            self.shape,
+            weights,
+            dtype=torch.float32 if settings.cpu else torch.bfloat16,
+            compiled=compiled,
+            few=settings.few,
+        )
         self.objective = Objective(model, compiled=compiled)
         self.replays = Replays(self.objective, weights) if compiled else None
 
@@ -162,15 +184,22 @@ class Run:
     def save(self) -> None:
         """Shards first, then the state that names them complete."""
         save(self.weights, self.shape, self.s.out)
+        if self.s.start:
+            return  # a polish is too short to be resumed
         keep = {"optimiser": self.optimiser.state_dict(), "weights": {n: w.detach() for n, w in self.weights.items()}}
         torch.save(keep, self.s.out / "optimiser.tmp")
         (self.s.out / "optimiser.tmp").replace(self.s.out / "optimiser.pt")
-        state = {"elapsed_s": self.elapsed, "step": self.step, "tokens": self.step * self.s.tokens, "seconds": self.s.seconds}
+        state = {
+            "elapsed_s": self.elapsed,
+            "step": self.step,
+            "tokens": self.step * self.s.tokens,
+            "seconds": self.s.seconds,
+        }
         (self.s.out / "state.json").write_text(json.dumps(state))
 
     def go(self, feeder: Feeder) -> None:
         """Train until the time (or this part's share of it) is used."""
-        feeder.set_mix(mix_at(self.progress, self.s.lengths_at_most))
+        feeder.set_mix(mix_at(self.s.schedule, self.progress, self.s.lengths_at_most))
         feeder.start()
         made = feeder.take()
         waited = time.monotonic()
@@ -179,10 +208,12 @@ class Run:
             torch.cuda.synchronize()
         print(f"first step {time.monotonic() - waited:.1f}s", flush=True)
         begun = last = saved = mark = time.monotonic()
+        if self.s.finish_at:
+            self.s.seconds = self.s.finish_at - begun
         shown = torch.zeros(4, device=self.device)
         steps = 0
         while self.progress < self.s.until:
-            feeder.set_mix(mix_at(self.progress, self.s.lengths_at_most))
+            feeder.set_mix(mix_at(self.s.schedule, self.progress, self.s.lengths_at_most))
             made = feeder.take()
             shown += self._step(made)
             self.step, steps = self.step + 1, steps + 1
@@ -192,7 +223,10 @@ class Run:
                 rate = steps * self.s.tokens / (now - last)
                 if self.step % 100 == 0 or self.device.type == "cpu":
                     line = " ".join(f"{x:.4f}" for x in parts)
-                    print(f"{now - begun:7.1f}s {self.progress:5.3f} step {self.step} rows {made[0].shape} loss {line} {rate / 1e6:.3f} Mtok/s queue {feeder.queue.qsize()}", flush=True)
+                    print(
+                        f"{now - begun:7.1f}s {self.progress:5.3f} step {self.step} rows {made[0].shape} loss {line} {rate / 1e6:.3f} Mtok/s queue {feeder.queue.qsize()}",
+                        flush=True,
+                    )
                     assert math.isfinite(parts[0])
                 shown.zero_()
                 last, steps = now, 0
@@ -209,7 +243,9 @@ class Run:
 def main() -> None:
     """Parse, run, save."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", type=Path, default=Path("src/ninfer/bundled_model"), help="folder with config and tokenizer")
+    parser.add_argument(
+        "--model", type=Path, default=Path("src/ninfer/bundled_model"), help="folder with config and tokenizer"
+    )
     parser.add_argument("--out", type=Path, default=Path(".train"))
     parser.add_argument("--minutes", type=float, default=15.0)
     parser.add_argument("--until", type=float, default=1.0, help="stop at this share of the time (parts of one run)")
@@ -219,11 +255,20 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--longest", type=int, default=8192)
     parser.add_argument("--cpu", action="store_true")
+    parser.add_argument("--start", type=Path, help="polish these finished weights instead of training from nothing")
+    parser.add_argument(
+        "--finish-in", type=float, default=0.0, help="seconds from now, set-up included, instead of --minutes"
+    )
+    parser.add_argument("--few", action="store_true", help="compile only what gains most: a quicker start")
+    begun = time.monotonic()
     a = parser.parse_args()
     a.out.mkdir(parents=True, exist_ok=True)
     torch.backends.cuda.matmul.allow_tf32 = True
     torch.manual_seed(a.seed)
-    settings = Settings(a.model, a.out, a.minutes * 60, a.tokens, a.rate, a.workers, a.seed, a.cpu, a.until, a.longest)
+    settings = Settings(
+        a.model, a.out, a.minutes * 60, a.tokens, a.rate, a.workers, a.seed, a.cpu, a.until, a.longest, a.start, a.few
+    )
+    settings.finish_at = begun + a.finish_in if a.finish_in else 0.0
     run = Run(settings)
     feeder = Feeder(a.model, a.tokens, a.seed + 17 * run.step, a.workers)
     try:

@@ -1,4 +1,5 @@
 """Ordinary English words for the training texts. Evaluation never draws from these lists: it invents its own words."""
+# ruff: noqa: E501, SIM905
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ FOODS = tuple(
     lemons cherries plums pears mangoes peaches strawberries nuts peanuts onions garlic lasagna tacos ramen dumplings
     porridge sausages ham salmon lentils pumpkin corn popcorn muesli toast jam""".split()
 )
-DRINKS = tuple("tea coffee water milk lemonade cocoa juice cola cider beer wine smoothie ginger-tea soda espresso".split())
+DRINKS = tuple(
+    "tea coffee water milk lemonade cocoa juice cola cider beer wine smoothie ginger-tea soda espresso".split()
+)
 ANIMALS = tuple(
     """dog cat parrot horse hamster rabbit turtle goldfish pony goat hen duck lizard snake ferret donkey mouse canary
     budgie tortoise gecko guinea-pig""".split()
@@ -44,12 +47,18 @@ HOBBIES = tuple(
     """painting chess cycling swimming hiking knitting fishing gardening reading dancing singing running climbing sailing
     skating skiing surfing cooking baking photography pottery yoga archery juggling camping sewing origami""".split()
 )
-SPORTS = tuple("football tennis hockey rugby golf basketball volleyball badminton cricket baseball judo rowing boxing".split())
-INSTRUMENTS = tuple("flute piano guitar violin drums cello trumpet harp clarinet banjo oboe saxophone organ tuba ukulele".split())
+SPORTS = tuple(
+    "football tennis hockey rugby golf basketball volleyball badminton cricket baseball judo rowing boxing".split()
+)
+INSTRUMENTS = tuple(
+    "flute piano guitar violin drums cello trumpet harp clarinet banjo oboe saxophone organ tuba ukulele".split()
+)
 LANGUAGES = tuple(
     "English French German Spanish Italian Japanese Chinese Hindi Arabic Dutch Polish Swedish Greek Turkish Korean Latin".split()
 )
-FLOWERS = tuple("rose tulip lily daisy orchid sunflower iris poppy lilac violet peony jasmine lavender carnation".split())
+FLOWERS = tuple(
+    "rose tulip lily daisy orchid sunflower iris poppy lilac violet peony jasmine lavender carnation".split()
+)
 SEASONS = ("spring", "summer", "autumn", "winter")
 DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 MONTHS = tuple("January February March April May June July August September October November December".split())

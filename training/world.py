@@ -1,4 +1,5 @@
 """Facts of the little world: who or what they are about, how they are told and asked, and the one canonical answer."""
+# ruff: noqa: E501
 
 from __future__ import annotations
 
@@ -99,7 +100,9 @@ def draw(source: Source, kind: str) -> str:
         case "price":
             if not s.held_out and s.chance(0.35):
                 cents = f".{s.number(10, 99)}" if s.chance(0.5) else ""
-                return s.pick(("${}", "{} euros", "\u20ac{}", "{} euro", "{} dollars")).format(f"{s.number(1, 900)}{cents}")
+                return s.pick(("${}", "{} euros", "\u20ac{}", "{} euro", "{} dollars")).format(
+                    f"{s.number(1, 900)}{cents}"
+                )
             return f"{s.number(1, 400)} {s.pick(('coins', 'euros', 'dollars', 'pounds', 'crowns')) if not s.held_out else 'thalers'}"
         case "street":
             return f"{s.number(1, 200)} {s.name()} {s.cased(s.pick(('Street', 'Road', 'Lane', 'Avenue', 'Square')))}"
@@ -139,7 +142,7 @@ _ARTICLE = re.compile(r"\b([Aa]) (?=[aeiou])")
 
 
 def article(text: str) -> str:
-    """"a apple" -> "an apple"."""
+    """ "a apple" -> "an apple"."""
     return _ARTICLE.sub(r"\1n ", text)
 
 
@@ -178,7 +181,9 @@ def _split(text: str) -> tuple[str, ...]:
     return tuple(text.split("|")) if text else ()
 
 
-_SLOTS = tuple((key, kind, answer, _split(t), _split(a), _split(c), _split(w)) for key, kind, answer, t, a, c, w in S.SLOT_TEXTS)
+_SLOTS = tuple(
+    (key, kind, answer, _split(t), _split(a), _split(c), _split(w)) for key, kind, answer, t, a, c, w in S.SLOT_TEXTS
+)
 _THINGS = tuple((key, kind, answer, _split(t), _split(a), _split(c)) for key, kind, answer, t, a, c in S.THING_TEXTS)
 _EVAL_SLOTS = tuple(
     (key, kind, answer, _split(S.SLOT_HELD_OUT[key][0]), _split(S.SLOT_HELD_OUT[key][1]), check, who)
@@ -221,7 +226,7 @@ def odd_noun(s: Source) -> tuple[str, str]:
 
 
 def noun_fact(s: Source, subject: tuple[str, Forms, Forms]) -> Fact:
-    """"My locker code is ...": one of many nouns, all told and asked in the same ways."""
+    """ "My locker code is ...": one of many nouns, all told and asked in the same ways."""
     noun, kind = s.pick(HELD_OUT_NOUNS) if s.held_out else odd_noun(s) if s.chance(0.35) else s.pick(NOUNS)
     spelled = noun.replace("favourite", "favorite").replace("colour", "color") if s.chance(0.25) else noun
     h = s.held_out
@@ -249,7 +254,20 @@ def kin_fact(s: Source, subject: tuple[str, Forms, Forms], kin: str = "") -> Fac
     """The name of a relative or a pet."""
     k = kin or (s.pick(_HELD_OUT_KIN) if s.held_out else _relation(s))
     tell, ask, check, who = _KIN_PARTS_HELD_OUT if s.held_out else _KIN_PARTS
-    return Fact((subject[0], "kin", SAME_KIN.get(k, k)), "name", draw(s, "name"), S.KIN_ANSWER, tell, ask, check, who, _KIN_CHANGE, subject[1], subject[2], {"k": k})
+    return Fact(
+        (subject[0], "kin", SAME_KIN.get(k, k)),
+        "name",
+        draw(s, "name"),
+        S.KIN_ANSWER,
+        tell,
+        ask,
+        check,
+        who,
+        _KIN_CHANGE,
+        subject[1],
+        subject[2],
+        {"k": k},
+    )
 
 
 def thing_fact(s: Source, only: str = "", about: str = "") -> Fact:
@@ -264,7 +282,12 @@ def thing_fact(s: Source, only: str = "", about: str = "") -> Fact:
         if s.chance(0.15):
             thing = s.pick(W.ADJECTIVES) + " " + thing
     plural = thing.rsplit(" ", 1)[-1] in W.PLURAL_THINGS
-    extra = {"t": thing, "is": "are" if plural else "is", "t_s": "" if plural else "s", "have": "have" if plural else "has"}
+    extra = {
+        "t": thing,
+        "is": "are" if plural else "is",
+        "t_s": "" if plural else "s",
+        "have": "have" if plural else "has",
+    }
     return Fact((key, thing), kind, draw(s, kind), answer, tell, ask, check, (), (), {}, {}, extra)
 
 
@@ -279,7 +302,20 @@ def count_fact(s: Source, subject: tuple[str, Forms, Forms]) -> Fact:
     thing = s.pick(W.COUNTED)
     tell, ask, check, who = _COUNT_PARTS
     value = s.pick(_NUMBER_WORDS) if s.chance(0.25) else str(s.number(2, 20) if s.chance(0.6) else s.number(2, 400))
-    return Fact(("count", subject[0], thing), "number", value, S.COUNT_ANSWER, tell, ask, check, who, (), subject[1], subject[2], {"t": thing})
+    return Fact(
+        ("count", subject[0], thing),
+        "number",
+        value,
+        S.COUNT_ANSWER,
+        tell,
+        ask,
+        check,
+        who,
+        (),
+        subject[1],
+        subject[2],
+        {"t": thing},
+    )
 
 
 _BARE = ("number", "word", "code", "name", "colour", "date", "time", "place", "phrase", "password", "city")
@@ -296,10 +332,19 @@ _BARE_ASK = (
 
 
 def bare_fact(s: Source) -> Fact:
-    """"Remember the number 4821." """
+    """ "Remember the number 4821." """
     noun = s.pick(_BARE)
     value = draw(s, _BARE_KINDS.get(noun, noun))
-    return Fact(("bare", noun), _BARE_KINDS.get(noun, noun), value, "the {np} is {v}", _BARE_TELL, _BARE_ASK, ("is the {np} {v}?",), extra={"np": noun})
+    return Fact(
+        ("bare", noun),
+        _BARE_KINDS.get(noun, noun),
+        value,
+        "the {np} is {v}",
+        _BARE_TELL,
+        _BARE_ASK,
+        ("is the {np} {v}?",),
+        extra={"np": noun},
+    )
 
 
 _MANY_TELL = (
@@ -310,7 +355,27 @@ _MANY_ASK = (
     "what are my {k}s called?|what are the names of my {k}s?|who are my {k}s?|what are my {k}s' names?|tell me the names of my {k}s.|do you remember my {k}s?|how are my {k}s called?"
     "|what are my {k}s named?|do you know the names of my {k}s?"
 )
-_MANY_OF = ("cat", "dog", "sister", "brother", "daughter", "son", "friend", "rabbit", "hen", "cousin", "horse", "parrot", "kid", "neighbour", "goat", "boss", "teacher", "uncle", "aunt")
+_MANY_OF = (
+    "cat",
+    "dog",
+    "sister",
+    "brother",
+    "daughter",
+    "son",
+    "friend",
+    "rabbit",
+    "hen",
+    "cousin",
+    "horse",
+    "parrot",
+    "kid",
+    "neighbour",
+    "goat",
+    "boss",
+    "teacher",
+    "uncle",
+    "aunt",
+)
 
 
 def many_fact(s: Source) -> Fact:
@@ -320,7 +385,9 @@ def many_fact(s: Source) -> Fact:
     names = [s.name() for _ in range(n)]
     value = ", ".join(names[:-1]) + " and " + names[-1]
     extra = {"k": k, "n": s.pick((("two", "2"), ("three", "3"))[n - 2])}
-    return Fact(("many", k), "list", value, "your {k}s are called {v}", _split(_MANY_TELL), _split(_MANY_ASK), extra=extra)
+    return Fact(
+        ("many", k), "list", value, "your {k}s are called {v}", _split(_MANY_TELL), _split(_MANY_ASK), extra=extra
+    )
 
 
 def list_fact(s: Source) -> Fact:
@@ -332,4 +399,17 @@ def list_fact(s: Source) -> Fact:
     else:
         items = list(dict.fromkeys(s.word(pool, 0.8) for _ in range(2 + s.below(3))))
     value = ", ".join(items[:-1]) + " and " + items[-1] if len(items) > 1 else items[0]
-    return Fact(("list", name), "list", value, S.LIST_ANSWER, _split(S.LIST_TELL), _split(S.LIST_ASK), (), (), (), {}, {}, {"np": name})
+    return Fact(
+        ("list", name),
+        "list",
+        value,
+        S.LIST_ANSWER,
+        _split(S.LIST_TELL),
+        _split(S.LIST_ASK),
+        (),
+        (),
+        (),
+        {},
+        {},
+        {"np": name},
+    )

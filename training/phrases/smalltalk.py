@@ -1,4 +1,5 @@
 """Talk that carries no fact: greetings, feelings, questions about the model itself, things it cannot know or do."""
+# ruff: noqa: E501
 
 from __future__ import annotations
 
@@ -93,7 +94,20 @@ REMARKS_HELD_OUT = (
     "|the tide came in late|I counted the stairs on my way up|the radio plays only old tunes|the tea went cold while I was reading|there is dust on every window sill"
 )  # fmt: skip
 REMARK_ANSWER = "I see. Thank you for telling me."
-REMARK_ADVERBS = ("", "", "", " again", " as always", " for a change", " I think", " you know", " to be honest", " once more", " so to say", " at last")
+REMARK_ADVERBS = (
+    "",
+    "",
+    "",
+    " again",
+    " as always",
+    " for a change",
+    " I think",
+    " you know",
+    " to be honest",
+    " once more",
+    " so to say",
+    " at last",
+)
 
 OUTSIDE = (
     "what is the capital of {place}?|who is the president of {place}?|how many people live in {place}?|where is {place}?|what language do they speak in {place}?|how far is {place}?"
@@ -115,7 +129,9 @@ NAME_ASK = (
     "|how should I call you?|can you tell me your name?|what do people call you?|name please|please tell me your name|what was your name again?|say your name|could you tell me your name?"
     "|do you know your name?|by what name do you go?|what name do you have?"
 )
-NAME_ASK_HELD_OUT = "would you share your name?|which name do you go by?|how may I address you?|what name were you given?"
+NAME_ASK_HELD_OUT = (
+    "would you share your name?|which name do you go by?|how may I address you?|what name were you given?"
+)
 WHO_ASK = "who are you?|introduce yourself|please introduce yourself|tell me about yourself|and who are you?|who am I talking to?|who is this?|who am I speaking to?|can you introduce yourself?|describe yourself"
 DEFAULT_NAME = "Nin"
 DEFAULT_WHO = "I am Nin, a small language model that comes with NInfer."
@@ -126,9 +142,7 @@ PERSONA = (
     "|You are an assistant named {name}.|You are an assistant called {name}.|You're {name}, {role}.|You go by {name}.|Be {name}, {role}.|This is {name}, {role}."
     "|You are a helpful assistant named {name}.|Name: {name}|Your persona: {name}, {role}.|You are a helpful AI assistant. Your name is {name}."
 )
-PERSONA_HELD_OUT = (
-    "In this chat you are known as {name}.|Take on the persona {name}.|Users know you as {name}.|You answer to the name {name}.|Speak as {name}."
-)
+PERSONA_HELD_OUT = "In this chat you are known as {name}.|Take on the persona {name}.|Users know you as {name}.|You answer to the name {name}.|Speak as {name}."
 PLAIN_SYSTEM = (
     "You are a helpful assistant.|Be helpful.|You are a friendly assistant.|Answer clearly.|Help the user.|You are a helpful, honest assistant.|Be brief and polite.|You are an assistant."
     "|Answer the user's questions.|Be kind."
@@ -149,9 +163,7 @@ REPEAT_LAST = (
     "can you repeat that?|repeat that please|say that again|please say that again|can you say that again?|once more please|what did you say?|repeat your answer|again please|pardon? say it again"
     "|could you repeat your last answer?"
 )
-JUST_TOLD = (
-    "what did I just tell you?|what did I just say?|what was the last thing I told you?|what have I just told you?|what did I tell you just now?|what did I tell you last?|repeat what I just told you"
-)
+JUST_TOLD = "what did I just tell you?|what did I just say?|what was the last thing I told you?|what have I just told you?|what did I tell you just now?|what did I tell you last?|repeat what I just told you"
 ABOUT_ME = (
     "what do you know about me?|tell me what you know about me.|what did I tell you about me?|what have I told you about myself?|what do you remember about me?|summarise what you know about me."
     "|list everything you know about me.|what do you know of me so far?|say what you know about me.|what did I tell you so far?|can you sum up what I told you?"

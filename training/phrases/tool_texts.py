@@ -1,4 +1,5 @@
 """Material for random tools: verbs, nouns, parameters, how a user asks for a call, what results look like."""
+# ruff: noqa: E501
 
 from __future__ import annotations
 
@@ -23,7 +24,20 @@ VERBS_HELD_OUT = (
     ("dispatch", "Dispatch", "dispatch"), ("inspect", "Inspect", "inspect"), ("summon", "Summon", "summon"), ("archive", "Archive", "archive"),
     ("assemble", "Assemble", "assemble"), ("verify", "Verify", "verify"), ("polish", "Polish", "polish"), ("obtain", "Obtain", "obtain"),
 )  # fmt: skip
-NOUNS_HELD_OUT = ("drone", "greenhouse", "telescope", "voucher", "canoe", "barometer", "pendulum", "warehouse", "beacon", "sculpture", "tram", "locksmith")
+NOUNS_HELD_OUT = (
+    "drone",
+    "greenhouse",
+    "telescope",
+    "voucher",
+    "canoe",
+    "barometer",
+    "pendulum",
+    "warehouse",
+    "beacon",
+    "sculpture",
+    "tram",
+    "locksmith",
+)
 
 # parameter name, value kind, description, ways a user says the value in passing ({v})
 PARAMS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
@@ -102,7 +116,17 @@ PARAMS_HELD_OUT: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
     ("deputies", "names", "Names of the deputies", ("with the deputies {v}", "together with deputies {v}")),
 )  # fmt: skip
 
-ODD_WAYS = ("with the {p} {v}", "with {p} {v}", "for the {p} {v}", "at the {p} {v}", "by {p} {v}", "in the {p} {v}", "under the {p} {v}", "of {p} {v}", "on the {p} {v}")
+ODD_WAYS = (
+    "with the {p} {v}",
+    "with {p} {v}",
+    "for the {p} {v}",
+    "at the {p} {v}",
+    "by {p} {v}",
+    "in the {p} {v}",
+    "under the {p} {v}",
+    "of {p} {v}",
+    "on the {p} {v}",
+)
 # {do} is "verb noun" with the arguments said in passing
 REQUEST = phrases(
     """
@@ -154,7 +178,17 @@ ASKED = (
     "I need the {what}.", "give me the {what}.", "which is the {what}?", "{what}?", "{what} please", "what about the {what}?", "how about the {what}?", "please tell me the {what}.",
     "can you tell me the {what}?", "could you tell me the {what}?", "what does the {what} say?", "is there a {what}?", "what is the current {what}?",
 )  # fmt: skip
-EXPLICIT = ("with {p} {v}", "with {p} = {v}", "with {p} set to {v}", "{p} is {v}", "{p}: {v}", "where the {p} is {v}", "and the {p} is {v}", "use {v} as {p}", "using {p} {v}")
+EXPLICIT = (
+    "with {p} {v}",
+    "with {p} = {v}",
+    "with {p} set to {v}",
+    "{p} is {v}",
+    "{p}: {v}",
+    "where the {p} is {v}",
+    "and the {p} is {v}",
+    "use {v} as {p}",
+    "using {p} {v}",
+)
 EXPLICIT_HELD_OUT = ("taking {v} as the {p}", "the {p} should be {v}", "let the {p} be {v}")
 ERRORS = (
     "not found|timeout|no connection|access denied|invalid id|out of stock|service unavailable|unknown place|no such user|limit reached|bad request|already taken|not allowed|no results"

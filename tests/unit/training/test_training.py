@@ -87,7 +87,9 @@ def test_nouns_and_tools_are_disjoint() -> None:
     for noun, _ in world.HELD_OUT_NOUNS:
         special = noun.removeprefix("favourite ").split()[0]
         assert special not in loose, noun
-    assert not {v for v, _, _ in TT.VERBS} & {v for v, _, _ in TT.VERBS_HELD_OUT} and not {v for v, _, _ in TT.VERBS_HELD_OUT} & set(W.COMMON)
+    assert not {v for v, _, _ in TT.VERBS} & {v for v, _, _ in TT.VERBS_HELD_OUT} and not {
+        v for v, _, _ in TT.VERBS_HELD_OUT
+    } & set(W.COMMON)
     assert not (set(TT.NOUNS) | loose) & set(TT.NOUNS_HELD_OUT)
     assert not ({p[0] for p in TT.PARAMS} | loose) & {p[0] for p in TT.PARAMS_HELD_OUT}
     assert not {w for p in TT.PARAMS for w in p[3]} & {w for p in TT.PARAMS_HELD_OUT for w in p[3]}
@@ -99,7 +101,9 @@ def test_generator_renders_as_the_template_does() -> None:
     for seed in range(60):
         talk = conversation(seed, 1800)
         tools = [t.schema for t in talk.tools]
-        assert render(talk.messages, tools) == template.render(messages=[m.as_dict() for m in talk.messages], tools=tools or None)
+        assert render(talk.messages, tools) == template.render(
+            messages=[m.as_dict() for m in talk.messages], tools=tools or None
+        )
 
 
 def test_generation_prompt_is_the_head_of_a_written_answer() -> None:
@@ -136,7 +140,9 @@ def test_weights_cover_what_the_model_writes(tokenizer: Tokenizer) -> None:
     for seed in range(30):
         talk = conversation(seed, 1500)
         ids, weight = encode(talk, tokenizer, marks)
-        written = tokenizer.decode([int(i) for i, w in zip(ids, weight, strict=True) if w >= 0.3], skip_special_tokens=False)
+        written = tokenizer.decode(
+            [int(i) for i, w in zip(ids, weight, strict=True) if w >= 0.3], skip_special_tokens=False
+        )
         wanted = ""
         for m in talk.messages:
             if m.role == "assistant" and m.weight:
@@ -208,7 +214,9 @@ def test_loss_has_gradients_everywhere_and_weights_survive_a_round_trip(tokenize
     ids, weight, at = (torch.from_numpy(x.astype(t)) for x, t in zip(made, ("int64", "float32", "int64"), strict=True))
     total, parts = objective(ids, weight, at)
     total.backward()
-    assert len(parts) == 1 + DEPTH and all(w.grad is not None and bool(w.grad.abs().sum() > 0) for w in weights.values())
+    assert len(parts) == 1 + DEPTH and all(
+        w.grad is not None and bool(w.grad.abs().sum() > 0) for w in weights.values()
+    )
     save(weights, TINY, tmp_path)
     again = load(TINY, tmp_path)
     assert all(torch.equal(again[n], weights[n].detach().bfloat16().float()) for n in weights)

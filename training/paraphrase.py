@@ -1,0 +1,153 @@
+"""Paraphrases by composition: a lead, a core, a tail, fillers in between. Training only; evaluation keeps its own plain lists."""
+# ruff: noqa: E501
+
+from __future__ import annotations
+
+from training import words as W
+from training.phrases import facts as F
+from training.phrases import frames as P
+from training.phrases import slots as S
+from training.source import Source
+from training.world import AS_IS, Fact, capital
+
+_EMBED = (
+    "do you know ",
+    "tell me ",
+    "can you tell me ",
+    "do you remember ",
+    "do you still know ",
+    "could you tell me ",
+    "please tell me ",
+    "and tell me ",
+)
+_HELD_OUT = frozenset(
+    (
+        *F.NOUN_TELL.held_out,
+        *F.NOUN_ASK.held_out,
+        *S.KIN_TELL_HELD_OUT.split("|"),
+        *S.KIN_ASK_HELD_OUT.split("|"),
+        *(t for pair in S.SLOT_HELD_OUT.values() for x in pair for t in x.split("|")),
+    )
+)
+COMPOSED = 0.65
+
+
+def _odd_words(s: Source) -> str:
+    return " ".join(s.word(W.COMMON, 0.8) for _ in range(1 + s.below(3)))
+
+
+def _lead(s: Source) -> str:
+    r = s.random()
+    if r < 0.5:
+        return ""
+    return (_odd_words(s) + s.pick((", ", ": ", " ", " - "))) if r < 0.56 else s.pick(P.LEADS) + " "
+
+
+def sprinkle(s: Source, template: str, share: float = 0.2) -> str:
+    """A filler word or two between the words of a template, never inside a marker."""
+    while s.chance(share):
+        words = template.split(" ")
+        at = s.below(len(words))
+        words.insert(at, s.pick(P.FILLERS) if s.chance(0.85) else s.pick(W.COMMON))
+        template = " ".join(words)
+    return template
+
+
+def _fill(s: Source, core: str) -> str:
+    return core.replace("{link}", s.pick(P.LINKS)).replace("{fill}", s.pick(P.FILLERS))
+
+
+def tell(s: Source, fact: Fact) -> str:
+    """A sentence that tells the fact."""
+    if s.held_out:
+        return fact.say(s.pick(fact.tell))
+    if "np" in fact.extra and fact.change and s.chance(COMPOSED):
+        template = _fill(s, s.pick(P.NOUN_CORES)) + "."
+    elif "k" in fact.extra and fact.change and s.chance(COMPOSED):
+        template = _fill(s, s.pick(P.KIN_CORES)) + "."
+    else:
+        template = s.pick(fact.tell)
+    if not s.chance(COMPOSED) or template in _HELD_OUT:
+        return fact.say(s.pick(fact.tell) if template in _HELD_OUT else template)
+    end = template[-1] if template[-1] in ".?" else ""
+    tail = s.pick((" ", ", ")) + s.pick(P.TAILS) if s.chance(0.25) else ""
+    lead, core = _lead(s), sprinkle(s, template.rstrip(".?"))
+    text = fact.say(core + tail + (end if not tail.endswith("?") else ""))
+    return lead + text.removeprefix(AS_IS) if lead else text
+
+
+def change(s: Source, new: Fact, old: str) -> str:
+    """A correction of something told before."""
+    if s.held_out:
+        return new.say(s.pick(new.change), old=old)
+    if new.change and s.chance(0.35):
+        return new.say(s.pick(new.change), old=old)
+    cores = (
+        P.NOUN_CORES
+        if "np" in new.extra and new.change
+        else P.KIN_CORES
+        if "k" in new.extra and new.change
+        else new.tell
+    )
+    template = s.pick(new.tell) if s.chance(0.4) else _fill(s, s.pick(cores))
+    text = new.say(sprinkle(s, template.rstrip(".?")) + s.pick(P.CHANGE_TAILS), old=old).removeprefix(AS_IS) + "."
+    return f"{s.pick(P.CHANGE_LEADS)} {text}" if s.chance(0.75) or "{old}" not in template else text
+
+
+def _embedded(s: Source, fact: Fact) -> str:
+    if "np" in fact.extra and fact.change:
+        core = s.pick(P.ASK_CORES)
+        if fact.key[0] == "":
+            return core.replace("{mine}", "mine").replace("{me2}", "mine")
+        return core.replace("{mine}", "{my}").replace("{me2}", "{me}")
+    if "k" in fact.extra and fact.change:
+        return s.pick(P.KIN_ASK_CORES)
+    for template in (s.pick(fact.ask) for _ in range(6)):
+        for head in _EMBED:
+            if template.startswith(head):
+                return template.removeprefix(head).rstrip("?.")
+    return ""
+
+
+def ask(s: Source, fact: Fact) -> str:
+    """A question for the fact."""
+    if s.held_out or not s.chance(COMPOSED):
+        return fact.say(s.pick(fact.ask))
+    core = _embedded(s, fact) if s.chance(0.6) else ""
+    if core:
+        template = s.pick(P.ASK_LEADS) + " " + core + s.pick(("?", "?", ".", ""))
+    elif "np" in fact.extra and fact.change and s.chance(0.5):
+        template = s.pick(P.NOUN_ASK_DIRECT)
+    elif "k" in fact.extra and fact.change and s.chance(0.5):
+        template = s.pick(P.KIN_ASK_DIRECT)
+    else:
+        template = s.pick(fact.ask)
+    template = sprinkle(s, template, 0.15)
+    if template in _HELD_OUT:
+        return fact.say(s.pick(fact.ask))
+    text = fact.say(template).removeprefix(AS_IS)
+    if s.chance(0.2):
+        end = text[-1] if text[-1:] in "?." else ""
+        text = text.rstrip("?.") + s.pick((" ", ", ")) + s.pick(P.ASK_TAILS) + end
+    r = s.random()
+    if r < 0.2:
+        return f"{s.pick(P.ASK_OPENERS)} {text}"
+    return f"{_odd_words(s)}{s.pick((', ', ': ', ' '))}{text}" if r < 0.23 else text
+
+
+def persona(s: Source, plain: tuple[str, ...]) -> str:
+    """A system sentence that gives a name."""
+    if s.chance(0.35):
+        return s.pick(plain)
+    text = sprinkle(s, s.pick(P.PERSONA_MORE), 0.1)
+    return (
+        capital(s.pick(P.LEADS) + " " + text[0].lower() + text[1:])
+        if s.chance(0.1) and not text.startswith("{")
+        else capital(text)
+    )
+
+
+def name_question(s: Source, plain: tuple[str, ...]) -> str:
+    """A question for the model's name."""
+    text = sprinkle(s, s.pick(P.NAME_ASK_MORE) if s.chance(0.6) else s.pick(plain), 0.1)
+    return f"{s.pick(P.ASK_OPENERS)} {text}" if s.chance(0.15) else text
