@@ -142,3 +142,38 @@ def test_a_device_error_reaches_every_waiter_once(number: int) -> None:
         engine.submit(filler(10, 1), 1)
     engine.core.stop()
     assert engine.core.find_failure() is not None
+
+
+def test_mail_that_was_not_read_yet_is_answered_too() -> None:
+    engine = SimEngine()
+    callers = [engine.submit(filler(50, 1), 5)]
+
+    def fail() -> bool:
+        callers.append(engine.submit(filler(50, 2), 5))
+        raise DeviceFailure("gone")
+
+    engine.core._cycle.run = fail  # type: ignore[method-assign]
+    engine.core.start()
+    assert engine.core.drain(30)
+    assert len(callers) == 2
+    for caller in callers:
+        assert [type(event) for event in caller.events] == [Failed]
+
+
+def test_damage_that_a_recount_finds_ends_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SCHED-09: going on with wrong books would be worse than stopping."""
+    engine = SimEngine(audit=False)
+    good = engine.submit(filler(60, 1), 50)
+    engine.turn(5)
+    once(engine.program, "quote_source", monkeypatch)
+    engine.submit(filler(60, 2), 5)
+
+    def broken() -> None:
+        raise AssertionError("owners differ (V-02)")
+
+    monkeypatch.setattr(engine.resources, "audit", broken)
+    engine.core.start()
+    assert engine.core.drain(30)
+    assert isinstance(good.end, Failed)
+    assert isinstance(good.end.error, DeviceFailure)
+    assert "V-02" in (engine.core.find_failure() or "")

@@ -7,6 +7,7 @@ from sim_engine import Caller, SimEngine, filler
 from ninfer.base.errors import CapacityContractError
 from ninfer.base.ids import Ticket
 from ninfer.base.pools import Pool
+from ninfer.engine.admission import Admission
 from ninfer.engine.failure import Endings
 from ninfer.engine.request import Phase
 from ninfer.ports.output import Failed, FinishReason, GenerationStart, OutputDelta, RestorePath
@@ -120,7 +121,7 @@ def test_no_save_while_the_full_permit_is_in_force() -> None:
 
 
 def test_the_oldest_paused_request_takes_the_lane_of_a_younger_one() -> None:
-    """[J5]: also when the younger one's unit was in flight at the moment of the event."""
+    """[J5], [J4]: at a commit boundary; with its unit in flight the younger one is only waited for."""
     engine = SimEngine(lanes=1, pages=32, delay_polls=4, seed=2)
     older = engine.submit(filler(100, 1), 40)
     while len(older.tokens) < 5:
@@ -128,17 +129,38 @@ def test_the_oldest_paused_request_takes_the_lane_of_a_younger_one() -> None:
     engine.land()
     pause(engine, older)
     younger = engine.submit(filler(100, 2), 300)
-    while len(younger.tokens) < 5:
-        engine.turn()
-    while not engine.state.draws_in_flight:
-        engine.turn()
+    engine.turn()
+    assert engine.state.prefill_in_flight == younger.handle.ticket  # type: ignore[union-attr]
     engine.state.queue.note_capacity()
+    assert not Admission(engine.state, Endings(engine.state)).resume_paused()
+    assert engine.state.queue.find_paused() == older.handle.ticket, "it asks again"  # type: ignore[union-attr]
     while older.end is None:
         engine.turn()
     assert younger.end is None, "it did not wait for the younger one's end"
     engine.run()
     for caller in (older, younger):
         caller.check_output()
+
+
+def test_a_resume_starts_at_most_where_it_was_paused() -> None:
+    """[G1], USE-03: a deeper point of somebody else would leave prompt tokens that are neither cached nor computed."""
+    engine = SimEngine(lanes=2, pages=64, chunk=64)
+    twin = engine.submit(filler(600, 1), 5)
+    paused = engine.submit(filler(600, 1), 5)
+    engine.turn()
+    while engine.state.requests[paused.handle.ticket].frontier < 256:  # type: ignore[union-attr]
+        engine.turn()
+        engine.land()
+    pause(engine, paused)
+    engine.submit(filler(30, 2), 400)  # takes the lane, so that the twin ends first
+    while twin.end is None:
+        engine.turn()
+    assert not paused.tokens
+    engine.run()
+    paused.check_output()
+    timings, usage = paused.finished.timings, paused.finished.usage
+    assert usage.cached_tokens + timings.computed_prompt_tokens == usage.prompt_tokens
+    assert timings.replayed_tokens == 256
 
 
 def test_lanes_that_decode_stay_in_one_set() -> None:
