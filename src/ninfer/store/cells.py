@@ -10,6 +10,7 @@ import heapq
 from array import array
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
+from typing import Protocol
 
 from ninfer.base.pools import Pool
 
@@ -35,6 +36,14 @@ TRANSITIONS: dict[CellState, frozenset[CellState]] = {
 }
 
 
+class CellWatcher(Protocol):
+    """Who must know what happens to the content of cells: the table of host replicas."""
+
+    def cell_written(self, pool: Pool, cell: int) -> None: ...
+
+    def cell_freed(self, pool: Pool, cell: int) -> None: ...
+
+
 class CellPool:
     """`capacity` cells, ids 1..capacity. The lowest free ids go first, so that histories tend to be contiguous."""
 
@@ -50,6 +59,12 @@ class CellPool:
         self._free = list(range(1, capacity + 1))
         self._reserved_cells = 0
         self._filling_cells = 0
+        self._watcher: CellWatcher | None = None
+
+    def watch(self, watcher: CellWatcher) -> None:
+        """Tell the one watcher of writes and ends from here on."""
+        assert self._watcher is None
+        self._watcher = watcher
 
     @property
     def free_cells(self) -> int:
@@ -121,6 +136,11 @@ class CellPool:
         self._refs[cell] += 1
         self._epoch.advance()
 
+    def note_write(self, cell: int) -> None:
+        """The content of a live cell goes on: a writer has appended, or a step runs in place."""
+        if self._watcher is not None:
+            self._watcher.cell_written(self.pool, cell)
+
     def lease(self, cell: int) -> None:
         """One reader more (V-03)."""
         self.share(cell)
@@ -143,6 +163,8 @@ class CellPool:
         if self._state[cell] == CellState.FILLING:
             self._filling_cells -= 1
         self._return(cell)
+        if self._watcher is not None:
+            self._watcher.cell_freed(self.pool, cell)
         return True
 
     def list_cells(self, state: CellState) -> list[int]:
