@@ -132,6 +132,45 @@ class StateCopy:
 
 
 @dataclass(frozen=True, slots=True)
+class PageToHost:
+    """Copy one page to the host arena at byte `target`. Only the first `tokens` tokens matter."""
+
+    pool: Pool
+    source: PageId
+    target: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class PageFromHost:
+    """Copy one page from byte `source` of the host arena. Only the first `tokens` tokens matter."""
+
+    pool: Pool
+    source: int
+    target: PageId
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class StateToHost:
+    """Copy one StateImage to the host arena at byte `target`."""
+
+    source: SlotId
+    target: int
+
+
+@dataclass(frozen=True, slots=True)
+class StateFromHost:
+    """Copy one StateImage from byte `source` of the host arena."""
+
+    source: int
+    target: SlotId
+
+
+HostCopy = PageToHost | PageFromHost | StateToHost | StateFromHost
+
+
+@dataclass(frozen=True, slots=True)
 class RunResult:
     """What one row yielded: a run of tokens (settled decision 15), one for plain decode."""
 
@@ -157,7 +196,14 @@ class SamplesDone:
     runs: tuple[RunResult, ...]
 
 
-Completion = CopyDone | UnitDone | SamplesDone
+@dataclass(frozen=True, slots=True)
+class CopyFailed:
+    """A host transfer ended without its contents; its targets hold nothing. The device goes on."""
+
+    transfer: TransferId
+
+
+Completion = CopyDone | UnitDone | SamplesDone | CopyFailed
 
 
 class Device(Protocol):
@@ -187,4 +233,18 @@ class Device(Protocol):
 
     def close(self) -> None:
         """Give back memory and threads."""
+        ...
+
+
+class HostTier(Protocol):
+    """The pinned host arena beside a device (C2). Blocks have the byte layout that they have on the device.
+
+    Transfers land in any order, as `CopyDone` or `CopyFailed` from the device's own `poll`. A unit that needs one names
+    it in `after`; source and target belong to the transfer until it has landed.
+    """
+
+    host_bytes: int
+
+    def submit_host_copy(self, copies: Sequence[HostCopy]) -> TransferId:
+        """Start transfers as one; it follows every unit submitted before."""
         ...

@@ -11,8 +11,9 @@ from collections.abc import Sequence as Rows
 from dataclasses import dataclass
 from typing import assert_never
 
+from ninfer.base.errors import DeviceFailure
 from ninfer.base.ids import LaneId, TransferId, UnitId
-from ninfer.ports.device import Completion, CopyDone, SamplesDone, UnitDone
+from ninfer.ports.device import Completion, CopyDone, CopyFailed, SamplesDone, UnitDone
 from ninfer.ports.native import BindDone, PrefillDone, Progress, RunDone
 from ninfer.store.stores import ContextStores
 
@@ -69,6 +70,8 @@ class Flights:
                     progress += self._land_copies(self._copies.pop(transfer))
                 case UnitDone(unit):
                     progress += self._land_unit(self._units.pop(unit))
+                case CopyFailed(transfer):
+                    raise DeviceFailure(f"transfer {transfer} failed")
                 case SamplesDone():
                     progress += self._land_samples(completion)
                 case _:

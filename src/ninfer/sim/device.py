@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import assert_never
 
 from ninfer.base.errors import DeviceFailure
 from ninfer.base.ids import LaneId, PageId, SlotId, TransferId, UnitId
@@ -17,12 +18,18 @@ from ninfer.base.pools import PAGE_TOKENS, Pool
 from ninfer.ports.device import (
     Completion,
     CopyDone,
+    CopyFailed,
     DeviceFacts,
+    HostCopy,
     PageCopy,
+    PageFromHost,
+    PageToHost,
     RunResult,
     SampleRow,
     SamplesDone,
     StateCopy,
+    StateFromHost,
+    StateToHost,
     UnitBatch,
     UnitDone,
     UnitKind,
@@ -30,21 +37,36 @@ from ninfer.ports.device import (
 )
 from ninfer.ports.sampling import TokenLogprobs
 
-from .chain import Link, draw_token
+from .chain import Link, draw_token, extend_digest, finish_digest
+from .host import SimHost
 from .script import MAX_RUN_TOKENS, Draw, Script
+
+_ALL_BITS = (1 << 64) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class SimFaults:
     """What goes wrong, from a seed. `delay_polls`: work lands up to that many polls late.
 
-    `fail_submission`, `fail_copy`: the n-th submission or copy (from 0) ends in DeviceFailure; None: none does.
+    `fail_submission`, `fail_copy`, `fail_landing`: the n-th submission, copy or completion (from 0) ends in
+    DeviceFailure; None: none does.
+    `host_failures`: share of host transfers that end in CopyFailed.
     """
 
     seed: int = 0
     delay_polls: int = 0
     fail_submission: int | None = None
     fail_copy: int | None = None
+    fail_landing: int | None = None
+    host_failures: float = 0.0
+
+
+SeededUniforms = Callable[[int, int], float]
+"""(seed of a request, logical position) -> the uniform number of its draw."""
+
+
+_Copies = tuple[PageCopy | StateCopy | HostCopy, ...]
+_Job = UnitBatch | tuple[SampleRow, ...] | _Copies
 
 
 @dataclass(slots=True)
@@ -53,16 +75,19 @@ class _Work:
 
     id: int
     polls_left: int
-    job: UnitBatch | tuple[SampleRow, ...] | tuple[PageCopy | StateCopy, ...]
+    job: _Job
     after: frozenset[int] = frozenset()
     seen: tuple[bytes, ...] = field(default_factory=tuple)
+    fails: bool = False
 
 
 class SimDevice:
-    """Implements `ports.device.Device`.
+    """Implements `ports.device.Device`, and `HostTier` where `host_bytes` is not 0.
 
     `check_every`: every token of a row is compared every so many units of its lane, and whenever the lane goes on
     from a state that it did not write itself; in between, prefill compares each page's end, and decode the tail.
+    `longest_run`: a draw deals 1 to that many tokens, how many is a function of the history; each token follows the
+    rule, so that the cuts change nothing in what is said. `uniforms`: for the tokens of a run after the first.
     """
 
     def __init__(
@@ -74,7 +99,11 @@ class SimDevice:
         script: Script | None = None,
         faults: SimFaults | None = None,
         check_every: int = 8,
+        longest_run: int = 1,
+        uniforms: SeededUniforms | None = None,
+        host_bytes: int = 0,
     ) -> None:
+        assert 1 <= longest_run <= MAX_RUN_TOKENS
         self.facts = DeviceFacts(
             vocab_tokens=vocab_tokens,
             slots=slots,
@@ -86,10 +115,16 @@ class SimDevice:
         self._pages: dict[Pool, list[list[Link | None]]] = {
             pool: [[None] * PAGE_TOKENS for _ in range(count + 1)] for pool, count in pages.items()
         }
+        self.host_bytes = host_bytes
+        self._host = SimHost(host_bytes)
         self._script = script
         self._faults = faults or SimFaults()
         self._random = random.Random(self._faults.seed)
+        self._host_random = random.Random(self._faults.seed + 1)
         self._check_every = check_every
+        self._longest_run = longest_run
+        self._uniforms = uniforms
+        self._landings = 0
         self._units_of_lane: dict[LaneId, int] = {}
         self._last_state: dict[LaneId, Link | None] = {}
         self._queue: deque[_Work] = deque()
@@ -106,6 +141,26 @@ class SimDevice:
         work = self._work(tuple(copies))
         if number == self._faults.fail_copy:
             raise DeviceFailure(f"copy {number} failed")
+        self._copies.append(work)
+        return TransferId(work.id)
+
+    def submit_host_copy(self, copies: Sequence[HostCopy]) -> TransferId:
+        """Targets hold nothing from now until the transfer lands."""
+        assert copies
+        work = self._work(tuple(copies))
+        work.fails = self._host_random.random() < self._faults.host_failures
+        for copy in copies:
+            match copy:
+                case PageToHost(pool, _, target, _):
+                    self._host.tear(target, self.facts.page_bytes[pool])
+                case StateToHost(_, target):
+                    self._host.tear(target, self.facts.state_bytes)
+                case PageFromHost(pool, _, page, _):
+                    self._pages[pool][self._page(pool, page)] = [None] * PAGE_TOKENS
+                case StateFromHost(_, slot):
+                    self._slots[self._slot(slot)] = None
+                case _:
+                    assert_never(copy)
         self._copies.append(work)
         return TransferId(work.id)
 
@@ -148,7 +203,7 @@ class SimDevice:
     def close(self) -> None:
         """Nothing to give back."""
 
-    def _work(self, job: UnitBatch | tuple[SampleRow, ...] | tuple[PageCopy | StateCopy, ...]) -> _Work:
+    def _work(self, job: _Job) -> _Work:
         number = self._submissions
         self._submissions += 1
         if number == self._faults.fail_submission:
@@ -157,6 +212,10 @@ class SimDevice:
         return _Work(number, late, job)
 
     def _land(self, work: _Work) -> Completion:
+        number = self._landings
+        self._landings += 1
+        if number == self._faults.fail_landing:
+            raise DeviceFailure(f"completion {number} failed")
         if isinstance(work.job, UnitBatch):
             assert _views_of(work.job) == work.seen, "a view of a unit in flight was written"
             for row in work.job.rows:
@@ -165,10 +224,37 @@ class SimDevice:
         if isinstance(work.job[0], SampleRow):
             rows = [row for row in work.job if isinstance(row, SampleRow)]
             return SamplesDone(UnitId(work.id), tuple(self._draw(row) for row in rows))
+        if work.fails:
+            return CopyFailed(TransferId(work.id))
         for copy in work.job:
             assert not isinstance(copy, SampleRow)
-            self._copy(copy)
+            if isinstance(copy, PageCopy | StateCopy):
+                self._copy(copy)
+            else:
+                self._copy_host(copy)
         return CopyDone(TransferId(work.id))
+
+    def _copy_host(self, copy: HostCopy) -> None:
+        match copy:
+            case PageToHost(pool, page, target, tokens):
+                kept = self._pages[pool][self._page(pool, page)][:tokens]
+                assert None not in kept, f"{pool.value} page {page} is saved before it is complete"
+                self._host.write(target, self.facts.page_bytes[pool], tuple(kept))
+            case PageFromHost(pool, source, page, tokens):
+                content = self._host.read(source, self.facts.page_bytes[pool])
+                assert isinstance(content, tuple), f"host block at {source} is no page"
+                assert len(content) >= tokens, f"host block at {source} has {len(content)} of {tokens} tokens"
+                self._pages[pool][self._page(pool, page)] = [*content[:tokens], *[None] * (PAGE_TOKENS - tokens)]
+            case StateToHost(slot, target):
+                state = self._slots[self._slot(slot)]
+                assert state is not None, f"slot {slot} is saved but holds no state"
+                self._host.write(target, self.facts.state_bytes, state)
+            case StateFromHost(source, slot):
+                image = self._host.read(source, self.facts.state_bytes)
+                assert isinstance(image, Link), f"host block at {source} is no StateImage"
+                self._slots[self._slot(slot)] = image
+            case _:
+                assert_never(copy)
 
     def _copy(self, copy: PageCopy | StateCopy) -> None:
         if isinstance(copy, StateCopy):
@@ -232,10 +318,26 @@ class SimDevice:
         if self._script is not None:
             run = self._script.next_run(Draw(row.lane, row.position, state.history(), ruled))
             assert 1 <= len(run) <= MAX_RUN_TOKENS
+        elif self._longest_run > 1 and row.mask is None:
+            run = self._extend_run(row, state, ruled)
         logprobs = None
         if row.logprobs is not None:
             logprobs = tuple(_symbolic_logprobs(token, row.logprobs, vocab_tokens) for token in run)
         return RunResult(row.lane, run, logprobs)
+
+    def _extend_run(self, row: SampleRow, state: Link, first: int) -> tuple[int, ...]:
+        """What the rule says after `first` as well, as if each token had been fed before the next is drawn."""
+        run = [first]
+        digest, axis = state.digest, max(state.position) + 1
+        for offset in range(1, finish_digest(~digest & _ALL_BITS) % self._longest_run + 1):
+            digest = extend_digest(digest, run[-1], (axis, axis, axis))
+            axis += 1
+            chance = 0.0
+            if row.params.temperature > 0:
+                assert self._uniforms is not None, "a sampled run needs the uniform numbers of its later tokens"
+                chance = self._uniforms(row.params.seed, row.position + offset)
+            run.append(draw_token(digest, self.facts.vocab_tokens, chance))
+        return tuple(run)
 
     def _slot(self, slot: SlotId | None) -> int:
         assert slot is not None
