@@ -86,7 +86,7 @@ def test_decode_equals_the_judge(dtype: torch.dtype, bound: float, lengths: list
         reference.attend(q[r : r + 1], k[r : r + 1], v[r : r + 1], expected_pool, 1, tables[r], length - 1)[0]
         for r, length in enumerate(lengths)
     ]
-    got = attend_decode(q, k, v, pool, 1, plan_decode(pool, [torch.tensor(table) for table in tables], lengths))
+    got = attend_decode(q, k, v, pool, 1, plan_decode(pool, tables, lengths))
     assert got.shape == q.shape
     torch.testing.assert_close(got.double(), torch.stack(want), rtol=bound, atol=bound)
     assert same_pool(pool, expected_pool)
@@ -96,7 +96,7 @@ def test_rows_may_share_full_pages() -> None:
     pool = poisoned_pool(5, 2, torch.float64)
     reference.attend(*random_rows(64, 4, 2, torch.float64), pool, 0, [2], 0)
     q, k, v = random_rows(2, 4, 2, torch.float64, seed=4)
-    tables = [torch.tensor([2, 1]), torch.tensor([2, 4])]
+    tables = [[2, 1], [2, 4]]
     got = attend_decode(q, k, v, pool, 0, plan_decode(pool, tables, [65, 65]))
     alone = [
         attend_decode(q[r : r + 1], k[r : r + 1], v[r : r + 1], pool, 0, plan_decode(pool, [tables[r]], [65]))[0]

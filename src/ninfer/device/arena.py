@@ -53,7 +53,7 @@ def _state_views(images: Tensor, geometry: ModelGeometry, layout: DeviceLayout, 
     _, conv, tail, _ = geometry.state_sections(layout.numeric_format)
     matrices = images[:, : geometry.recurrent_bytes(layout.numeric_format)].view(fine)
     columns = images[:, conv : conv + geometry.conv_bytes(layout.numeric_format)].view(dtype)
-    return StateViews(
+    return StateViews.of(
         recurrent=matrices.view(slots, layers, gdn.value_heads, gdn.key_dim, gdn.value_dim),
         conv=columns.view(slots, layers, gdn.conv_taps - 1, gdn.conv_channels),
         tail=images[:, tail : tail + geometry.tail_hidden_bytes(layout.numeric_format)].view(dtype),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -63,11 +64,12 @@ def _build_prefill(row: UnitRow, model: HybridModel, kv: Tensor) -> PrefillInput
 def _build_decode(rows: tuple[UnitRow, ...], model: HybridModel, kv: Tensor) -> DecodeInputs:
     assert all(len(row.token_ids) == 1 and not row.cuts and not row.overrides for row in rows)
     positions = torch.tensor([tuple(row.positions) for row in rows]).t()
+    page_ids = [np.frombuffer(row.pages[Pool.MAIN_KV], dtype=np.int32) for row in rows]
     write_slots = [row.write_slot for row in rows]
     read_slots = [row.write_slot if row.read_slot is None else row.read_slot for row in rows]
     run = DecodePass(
         rotary=model.rotary_tables(positions),
-        pages=plan_decode(kv, [_int32(row.pages[Pool.MAIN_KV]) for row in rows], [row.start + 1 for row in rows]),
+        pages=plan_decode(kv, page_ids, [row.start + 1 for row in rows]),
         slots=StepSlots.of(read_slots, write_slots),
     )
     fresh = tuple(row.write_slot for row in rows if row.read_slot is None)

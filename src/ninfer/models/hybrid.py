@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ninfer.config.geometry import ModelGeometry
 from ninfer.kernels.linear import DenseWeight, linear
-from ninfer.kernels.rmsnorm import rmsnorm
+from ninfer.kernels.rmsnorm import RmsNorm, rmsnorm
 from ninfer.kernels.rope import Rotary, RotaryTables, rotary_tables
 
 from .attention import Attention
@@ -25,18 +25,17 @@ from .passes import Memory, Pass
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One decoder layer; the multipliers are 1 + w of its two norms."""
+    """One decoder layer."""
 
     mixer: Attention | GatedDelta
     mlp: DenseMlp | SparseMlp
-    mixer_multiplier: Tensor
-    mlp_multiplier: Tensor
-    eps: float
+    mixer_norm: RmsNorm
+    mlp_norm: RmsNorm
 
     def add_to_(self, x: Tensor, run: Pass, memory: Memory) -> None:
         """Advance the residual x [N, H] in place."""
-        self.mixer.add_to_(x, rmsnorm(x, self.mixer_multiplier, self.eps), run, memory)
-        self.mlp.add_to_(x, rmsnorm(x, self.mlp_multiplier, self.eps))
+        self.mixer.add_to_(x, rmsnorm(x, self.mixer_norm), run, memory)
+        self.mlp.add_to_(x, rmsnorm(x, self.mlp_norm))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,7 @@ class HybridModel:
     embedding: Tensor
     """[V, H]; with a tied head usually a view of the head's memory."""
     layers: Sequence[Layer]
-    final_multiplier: Tensor
+    final_norm: RmsNorm
     head: DenseWeight
     rotary: Rotary
 
@@ -69,7 +68,7 @@ class HybridModel:
             layer.add_to_(x, run, memory)
             if on_layer is not None:
                 on_layer(index, x)
-        return rmsnorm(x, self.final_multiplier, self.geometry.norm_eps)
+        return rmsnorm(x, self.final_norm)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Final-normed rows [N, H] -> [N, V]."""

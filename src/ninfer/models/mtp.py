@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ninfer.kernels.linear import DenseWeight, linear
-from ninfer.kernels.rmsnorm import rmsnorm
+from ninfer.kernels.rmsnorm import RmsNorm, rmsnorm
 
 from .hybrid import Layer
 from .passes import Memory, Pass
@@ -23,11 +23,10 @@ class MtpModel:
     """Weights under `mtp.`; embedding and head are the target's."""
 
     fuse: DenseWeight
-    embedding_multiplier: Tensor
-    hidden_multiplier: Tensor
+    embedding_norm: RmsNorm
+    hidden_norm: RmsNorm
     layer: Layer
-    final_multiplier: Tensor
-    eps: float
+    final_norm: RmsNorm
 
     def forward(self, embedded: Tensor, hidden: Tensor, run: Pass, memory: Memory) -> Tensor:
         """embedded [N, H]: of the next tokens; hidden [N, H]: final-normed rows, the target's or of the last draft.
@@ -35,8 +34,8 @@ class MtpModel:
         -> rows [N, H] for the target's head, and for the next draft. `memory.kv` is the MTP pool; no state is read
         or written.
         """
-        e = rmsnorm(embedded, self.embedding_multiplier, self.eps)
-        h = rmsnorm(hidden, self.hidden_multiplier, self.eps)
+        e = rmsnorm(embedded, self.embedding_norm)
+        h = rmsnorm(hidden, self.hidden_norm)
         x = linear(torch.cat([e, h], -1), self.fuse)
         self.layer.add_to_(x, run, memory)
-        return rmsnorm(x, self.final_multiplier, self.eps)
+        return rmsnorm(x, self.final_norm)

@@ -16,12 +16,19 @@ from ninfer.kernels.slots import StepSlots
 
 @dataclass(frozen=True, slots=True)
 class StateViews:
-    """Views of all StateImages. `recurrent` [slots, linear layers, Hv, Dk, Dv] FP32 (FP64 for FP64), `conv`
-    [slots, linear layers, taps - 1, channels] and `tail` [slots, H] in the model's dtype."""
+    """Views of all StateImages. `recurrent` [slots, linear layers, Hv, Dk, Dv] in the activations' format, `conv`
+    [slots, linear layers, taps - 1, channels] and `tail` [slots, H] in the model's. The tuples: the same, by layer."""
 
     recurrent: Tensor
     conv: Tensor
     tail: Tensor
+    layer_recurrent: tuple[Tensor, ...]
+    layer_conv: tuple[Tensor, ...]
+
+    @staticmethod
+    def of(recurrent: Tensor, conv: Tensor, tail: Tensor) -> StateViews:
+        """With the views by layer taken once."""
+        return StateViews(recurrent, conv, tail, recurrent.unbind(1), conv.unbind(1))
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from torch import Tensor
 from ninfer.base.errors import ModelFileError
 from ninfer.config.geometry import LayerKind, ModelGeometry
 from ninfer.kernels.linear import DenseWeight
+from ninfer.kernels.rmsnorm import RmsNorm
 from ninfer.kernels.rope import build_rotary
 
 from .attention import Attention
@@ -149,7 +150,7 @@ class _Layout:
             activations=self._fine,
             embedding=embedding,
             layers=layers,
-            final_multiplier=self._offset_norm(root + "norm.weight"),
+            final_norm=self._offset_norm(root + "norm.weight"),
             head=head,
             rotary=build_rotary(rope.theta, rope.width, rope.sections, self._fine),
         )
@@ -161,11 +162,10 @@ class _Layout:
             return None
         return MtpModel(
             fuse=self._linear({"mtp.fc.weight": shape.hidden}, 2 * shape.hidden),
-            embedding_multiplier=self._offset_norm("mtp.pre_fc_norm_embedding.weight"),
-            hidden_multiplier=self._offset_norm("mtp.pre_fc_norm_hidden.weight"),
+            embedding_norm=self._offset_norm("mtp.pre_fc_norm_embedding.weight"),
+            hidden_norm=self._offset_norm("mtp.pre_fc_norm_hidden.weight"),
             layer=self._lay_layer("mtp.layers.0.", LayerKind.FULL, 0),
-            final_multiplier=self._offset_norm("mtp.norm.weight"),
-            eps=shape.norm_eps,
+            final_norm=self._offset_norm("mtp.norm.weight"),
         )
 
     # ---- one layer ------------------------------------------------------------------------------------------------
@@ -179,9 +179,8 @@ class _Layout:
         return Layer(
             mixer=mixer,
             mlp=self._lay_dense_mlp(prefix + "mlp.") if self.geometry.moe is None else self._lay_moe(prefix + "mlp."),
-            mixer_multiplier=self._offset_norm(prefix + "input_layernorm.weight"),
-            mlp_multiplier=self._offset_norm(prefix + "post_attention_layernorm.weight"),
-            eps=self.geometry.norm_eps,
+            mixer_norm=self._offset_norm(prefix + "input_layernorm.weight"),
+            mlp_norm=self._offset_norm(prefix + "post_attention_layernorm.weight"),
         )
 
     def _lay_attention(self, prefix: str, index: int) -> Attention:
@@ -200,11 +199,12 @@ class _Layout:
         self._place(prefix + "q_proj.weight", (heads * 2 * width, hidden), write_queries, in_proj)
         self._copy(prefix + "k_proj.weight", in_proj.rows(ends[0], ends[1]), in_proj)
         self._copy(prefix + "v_proj.weight", in_proj.rows(ends[1], ends[2]), in_proj)
-        multipliers = torch.empty(heads + kv_heads, width, dtype=self._fine)
-        self._place(prefix + "q_norm.weight", (width,), lambda t: multipliers[:heads].copy_(t).add_(1))
-        self._place(prefix + "k_norm.weight", (width,), lambda t: multipliers[heads:].copy_(t).add_(1))
+        norm = RmsNorm.empty((heads + kv_heads, width), self.geometry.norm_eps, self._fine)
+        queries_at, keys_at = slice(0, heads), slice(heads, None)
+        self._place(prefix + "q_norm.weight", (width,), lambda t: norm.fill(t, offset=1, heads=queries_at))
+        self._place(prefix + "k_norm.weight", (width,), lambda t: norm.fill(t, offset=1, heads=keys_at))
         out_proj = self._linear({prefix + "o_proj.weight": hidden}, heads * width)
-        return Attention(shape, index, in_proj, out_proj, multipliers, self.geometry.norm_eps)
+        return Attention(shape, index, in_proj, out_proj, norm)
 
     def _lay_gated_delta(self, prefix: str, index: int) -> GatedDelta:
         shape, hidden = self.geometry.gdn, self.geometry.hidden
@@ -213,6 +213,8 @@ class _Layout:
         self._place(prefix + "conv1d.weight", conv_shape, lambda t: conv.copy_(t[:, 0].t()))
         rate = torch.empty(shape.value_heads, dtype=self._fine)
         self._place(prefix + "A_log", (shape.value_heads,), lambda t: rate.copy_(t).exp_().neg_())
+        norm = RmsNorm.empty((shape.value_dim,), self.geometry.norm_eps, self._fine)
+        self._place(prefix + "norm.weight", (shape.value_dim,), lambda t: norm.fill(t, offset=0))
         in_proj = {
             prefix + "in_proj_qkv.weight": shape.conv_channels,
             prefix + "in_proj_z.weight": shape.value_width,
@@ -227,8 +229,7 @@ class _Layout:
             conv=conv,
             decay_rate=rate,
             dt_bias=self._vector(prefix + "dt_bias", shape.value_heads),
-            multiplier=self._vector(prefix + "norm.weight", shape.value_dim),
-            eps=self.geometry.norm_eps,
+            norm=norm,
         )
 
     def _lay_dense_mlp(self, prefix: str) -> DenseMlp:
@@ -284,8 +285,8 @@ class _Layout:
         self._copy(name, target)
         return target
 
-    def _offset_norm(self, name: str) -> Tensor:
-        """A multiplier 1 + w over the hidden width."""
-        target = torch.empty(self.geometry.hidden, dtype=self._fine)
-        self._place(name, tuple(target.shape), lambda tensor: target.copy_(tensor).add_(1))
-        return target
+    def _offset_norm(self, name: str) -> RmsNorm:
+        """A norm over the hidden width whose weight is an offset from one."""
+        norm = RmsNorm.empty((self.geometry.hidden,), self.geometry.norm_eps, self._fine)
+        self._place(name, (self.geometry.hidden,), lambda tensor: norm.fill(tensor, offset=1))
+        return norm

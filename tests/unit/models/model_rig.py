@@ -47,7 +47,7 @@ class Rig:
         conv = (SLOTS, shape.linear_layers, gdn.conv_taps - 1, gdn.conv_channels)
         return Memory(
             torch.full(kv, nan, dtype=self.dtype),
-            StateViews(
+            StateViews.of(
                 torch.full(recurrent, nan, dtype=fine),
                 torch.full(conv, nan, dtype=self.dtype),
                 torch.full((SLOTS, shape.hidden), nan, dtype=self.dtype),
@@ -96,7 +96,7 @@ class Rig:
         positions = torch.tensor([[length - 1 + self.rope_delta for length in lengths]] * 3)
         run = DecodePass(
             self.model.rotary_tables(positions),
-            plan_decode(self.memory.kv, [torch.tensor(ids) for ids in pages], lengths),
+            plan_decode(self.memory.kv, pages, lengths),
             StepSlots.of(reads, writes),
         )
         return self.model.forward(self.model.embed(torch.tensor(token_ids)), run, self.memory)

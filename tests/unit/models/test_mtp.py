@@ -39,7 +39,7 @@ def test_prompt_and_chain_equal_the_golden(name: str) -> None:
         chain.append(int(logits.argmax()))
         assert chain[-1] == want
         positions = positions + 1
-        pages = plan_decode(kv, [torch.tensor(PAGES)], [length + step + 1])
+        pages = plan_decode(kv, [PAGES], [length + step + 1])
         run_one = DecodePass(rig.model.rotary_tables(positions), pages, StepSlots.of([0], [0]))
         rows = rig.mtp.forward(rig.model.embed(torch.tensor(chain[-1:])), rows, run_one, rig.mtp_memory)
     assert torch.equal(rig.memory.states.recurrent.nan_to_num(7.0), state_before)

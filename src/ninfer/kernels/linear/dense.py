@@ -2,7 +2,7 @@
 
 FP32 and FP64 lie as [in, out]: with few rows of x that is one pass over memory, twice as fast as [out, in]. BF16 is
 packed for oneDNN where the processor multiplies BF16 itself: half the memory traffic, and a batch of eight rows costs
-little more than one.
+little more than one. Small BF16 weights are kept widened to FP32: there the call costs more than the memory.
 """
 
 from __future__ import annotations
@@ -12,6 +12,9 @@ from torch import Tensor
 
 _TYPICAL_ROWS = 4
 """Rows the packed order is chosen for; other counts run, some slower."""
+
+_SMALL_ELEMENTS = 1 << 16
+"""BF16 weights up to here are held in FP32."""
 
 
 def can_pack() -> bool:
@@ -26,7 +29,10 @@ class DenseWeight:
     __slots__ = ("_matrix", "_packed", "dtype", "in_features", "out_features")
 
     def __init__(self, out_features: int, in_features: int, dtype: torch.dtype) -> None:
-        self.out_features, self.in_features, self.dtype = out_features, in_features, dtype
+        self.out_features, self.in_features = out_features, in_features
+        if dtype == torch.bfloat16 and out_features * in_features <= _SMALL_ELEMENTS:
+            dtype = torch.float32
+        self.dtype = dtype
         if dtype == torch.bfloat16 and can_pack():
             self._matrix = torch.empty(out_features, in_features, dtype=dtype).t()
         else:

@@ -32,15 +32,13 @@ def as_blocks(pool: Tensor) -> Tensor:
 
 
 def write_tokens(pool: Tensor, layer: int, shape: PoolShape, rows: Tensor, k: Tensor, v: Tensor) -> None:
-    """Put k, v [N, Hk, D] at pool rows; `rows` int64 [N * Hk] are those of layer 0's keys."""
-    flat = pool.view(-1, pool.shape[-1])
+    """Put k, v [N, Hk, D] at pool rows; `rows` int64 [N * 2 * Hk] are those of layer 0, keys before values."""
     here = rows + layer * shape.layer_blocks * PAGE_TOKENS
-    flat.index_copy_(0, here, k.reshape(-1, k.shape[-1]).to(pool.dtype))
-    flat.index_copy_(0, here + shape.kv_heads * PAGE_TOKENS, v.reshape(-1, v.shape[-1]).to(pool.dtype))
+    both = torch.stack((k, v), 1).view(-1, k.shape[-1])
+    pool.view(-1, pool.shape[-1]).index_copy_(0, here, both.to(pool.dtype))
 
 
 def token_rows(page_ids: Tensor, inside: Tensor, shape: PoolShape) -> Tensor:
-    """Rows of layer 0's keys of N tokens: page ids int64 [N], place in the page int64 [N] -> int64 [N * Hk]."""
-    heads = torch.arange(shape.kv_heads)
-    first = page_ids.mul(shape.page_blocks).unsqueeze(1) + heads
+    """Rows of layer 0 of N tokens: page ids int64 [N], place in the page int64 [N] -> int64 [N * 2 * Hk]."""
+    first = (page_ids * shape.page_blocks).unsqueeze(1) + torch.arange(shape.layer_blocks)
     return first.mul_(PAGE_TOKENS).add_(inside.unsqueeze(1)).flatten()

@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from .blocks import PAGE_TOKENS, PoolShape, as_blocks, token_rows, write_tokens
+from .blocks import PAGE_TOKENS, PoolShape, as_blocks, write_tokens
+
+PageIds = Sequence[int] | npt.NDArray[np.int32]
+"""Page ids of one row, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,34 +26,34 @@ class DecodePages:
     short_rows: tuple[tuple[int, int], ...]
     """(row, length) of the rows shorter than `longest`."""
     rows: Tensor
-    """int64 [B * Hk]: rows of layer 0's keys to write."""
+    """int64 [B * 2 * Hk]: rows of layer 0 to write."""
     blocks: Tensor
     """int64 [2 * B * Hk * pages]: blocks of layer 0 to gather; short rows are filled up with the scratch page."""
     mask: Tensor | None
     """Additive [B, 1, 1, longest]; None when all rows are equally long."""
 
 
-def plan_decode(pool: Tensor, page_ids: Sequence[Tensor], lengths: Sequence[int]) -> DecodePages:
-    """page_ids: per row int64 [>= pages of its length]."""
+def plan_decode(pool: Tensor, page_ids: Sequence[PageIds], lengths: Sequence[int]) -> DecodePages:
+    """page_ids: per row the pages of its length, or more. Plain numbers: the arithmetic is too small for tensors."""
     shape = PoolShape.of(pool)
     longest = max(lengths)
-    pages = -(-longest // PAGE_TOKENS)
-    table = torch.zeros(len(lengths), pages, dtype=torch.long)
+    table = np.zeros((len(lengths), -(-longest // PAGE_TOKENS)), dtype=np.int64)
     for row, (ids, length) in enumerate(zip(page_ids, lengths, strict=True)):
         used = -(-length // PAGE_TOKENS)
         table[row, :used] = ids[:used]
-    last = torch.tensor([length - 1 for length in lengths])
-    tails = table.gather(1, (last // PAGE_TOKENS).unsqueeze(1)).squeeze(1)
-    rows = token_rows(tails, last % PAGE_TOKENS, shape)
-    sides = torch.arange(shape.layer_blocks).view(2, 1, shape.kv_heads, 1)
-    blocks = (table.mul_(shape.page_blocks).unsqueeze(1) + sides).flatten()
+    table *= shape.page_blocks
+    last = np.array(lengths) - 1
+    sides = np.arange(shape.layer_blocks)
+    tails = table[np.arange(len(lengths)), last // PAGE_TOKENS]
+    rows = (tails[:, None] + sides) * PAGE_TOKENS + (last % PAGE_TOKENS)[:, None]
+    blocks = table[:, None, :] + sides.reshape(2, 1, shape.kv_heads, 1)
     short = tuple((row, length) for row, length in enumerate(lengths) if length < longest)
     mask = None
     if short:
         mask = torch.zeros(len(lengths), 1, 1, longest, dtype=pool.dtype)
         for row, length in short:
             mask[row, :, :, length:] = float("-inf")
-    return DecodePages(shape, longest, short, rows, blocks, mask)
+    return DecodePages(shape, longest, short, torch.from_numpy(rows.ravel()), torch.from_numpy(blocks.ravel()), mask)
 
 
 def attend_decode(q: Tensor, k: Tensor, v: Tensor, pool: Tensor, layer: int, where: DecodePages) -> Tensor:

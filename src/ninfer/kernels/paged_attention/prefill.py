@@ -19,7 +19,7 @@ class PrefillPages:
     start: int
     tokens: int
     rows: Tensor
-    """int64 [T * Hk]: rows of layer 0's keys to write."""
+    """int64 [T * 2 * Hk]: rows of layer 0 to write."""
     blocks: Tensor
     """int64 [2 * Hk * pages]: blocks of layer 0 to gather, keys then values, head-major."""
     mask: Tensor | None
