@@ -54,7 +54,7 @@ class Publication:
         self._submitted = clock.now()
         self._started: float | None = None
         self._first: float | None = None
-        self._last = 0.0
+        self._last: float | None = None
         self._gap = 0.0
         self._covered = 0
         self._ended = False
@@ -97,13 +97,18 @@ class Publication:
             self._covered = covered_tokens
             self._sink(PrefillProgress(covered_tokens, self.prompt_tokens))
 
+    def draw(self, tokens: int) -> None:
+        """A step gave so many committed tokens. The first one may be a stop token, which no delta shows."""
+        self.decode_steps += 1
+        self.completion_tokens += tokens
+        if self._first is None:
+            self._first = self._clock.now()
+
     def delta(self, text: str, tokens: tuple[TokenOut, ...]) -> None:
         """Output that is decided. The longest gap is measured between these."""
         assert not self._ended, "V-12: output after the end"
         now = self._clock.now()
-        if self._first is None:
-            self._first = now
-        elif now - self._last > self._gap:
+        if self._last is not None and now - self._last > self._gap:
             self._gap = now - self._last
         self._last = now
         self._sink(OutputDelta(text, tokens))

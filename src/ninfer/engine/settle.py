@@ -127,8 +127,7 @@ class Settlement:
         assert request.sequence is not None
         request.frontier = len(request.ledger)  # everything committed before this run has been fed for it
         state.program.commit_run(request.sequence, verdict.accepted)
-        publication.completion_tokens += verdict.accepted
-        publication.decode_steps += 1
+        publication.draw(verdict.accepted)
         state.counters.output_tokens += verdict.accepted
         self._note_new_progress(request)
         if verdict.text or verdict.tokens:

@@ -25,6 +25,7 @@ def test_times_are_measured_from_the_events_themselves() -> None:
     clock.advance(1)
     publication.start(2, RestorePath.END, LOSS)
     clock.advance(2)
+    publication.draw(1)
     publication.delta("a", (TokenOut(1),))
     for gap in (0.5, 3.0, 0.25):
         clock.advance(gap)
@@ -62,6 +63,17 @@ def test_a_request_that_never_started_has_finite_times() -> None:
     assert all(math.isfinite(value) for value in astuple(end.timings))
     assert end.timings.queued_s == 7
     assert end.timings.ttft_s == 0
+
+
+def test_a_lone_stop_token_has_a_time_too() -> None:
+    clock, events, publication = begin()
+    publication.start(0, RestorePath.ROOT, LOSS)
+    clock.advance(3)
+    publication.draw(1)
+    publication.finish(FinishReason.STOP, stop_token=7)
+    end = events[-1]
+    assert isinstance(end, Finished)
+    assert (end.timings.ttft_s, end.timings.decode_steps, end.usage.completion_tokens) == (3, 1, 1)
 
 
 def test_start_and_end_come_once() -> None:
