@@ -113,4 +113,7 @@ def test_each_store_class_can_be_audited() -> None:
 
 def _owns_state(member: type) -> bool:
     """A plain class with an __init__ of its own owns state; dataclasses, enums, protocols and errors are values."""
-    return "__init__" in vars(member) and not dataclasses.is_dataclass(member) and not issubclass(member, Exception)
+    is_value = (
+        dataclasses.is_dataclass(member) or issubclass(member, Exception) or getattr(member, "_is_protocol", False)
+    )
+    return "__init__" in vars(member) and not is_value
