@@ -5,11 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ninfer.kernels.linear import DenseWeight, add_linear_, linear, reference
+from ninfer.kernels.linear import DenseWeight, add_linear_, can_pack, linear, reference
 
 SIZES = [(1, 7, 5), (1, 64, 33), (3, 33, 17), (8, 5, 64), (21, 19, 1), (1, 300, 260), (3, 300, 260)]
-"""The last two are large enough that a BF16 weight stays BF16."""
-
 CASES = [(torch.float64, 1e-12), (torch.float32, 5e-5), (torch.bfloat16, 3e-2)]
 
 
@@ -48,6 +46,25 @@ def test_rows_of_a_batch_do_not_meet(dtype: torch.dtype) -> None:
     poisoned[2] = float("nan")
     clean = [0, 1, 3]
     assert torch.equal(linear(poisoned, weight)[clean], linear(x, weight)[clean])
+
+
+@pytest.mark.skipif(not can_pack(), reason="torch has no FBGEMM here")
+def test_a_packed_row_has_the_same_bits_in_every_batch() -> None:
+    """[decision 8] joining a batch, or another split of a prompt, changes no product."""
+    weight = DenseWeight(123, 77, torch.bfloat16)
+    weight.rows(0, 123).copy_(torch.randn(123, 77, generator=torch.Generator().manual_seed(0)))
+    weight.pack()
+    x = torch.randn(100, 77, generator=torch.Generator().manual_seed(1))
+    whole = linear(x, weight)
+    for start, stop in ((0, 1), (3, 5), (7, 15), (20, 36), (50, 99)):
+        assert torch.equal(linear(x[start:stop], weight), whole[start:stop])
+
+
+def test_a_weight_that_fp16_cannot_hold_is_left_unpacked() -> None:
+    weight = DenseWeight(3, 2, torch.bfloat16)
+    weight.rows(0, 3).copy_(torch.tensor([[1.0, 2.0], [1e30, 0.0], [0.0, 1.0]]))
+    weight.pack()
+    assert float(linear(torch.tensor([[1.0, 0.0]]), weight)[0, 1]) == pytest.approx(1e30, rel=0.01)
 
 
 def test_packing_may_keep_the_rows() -> None:

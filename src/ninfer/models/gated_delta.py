@@ -9,7 +9,7 @@ from torch import Tensor
 from ninfer.config.geometry import GdnGeometry
 from ninfer.kernels.conv1d import conv_scan, conv_step
 from ninfer.kernels.gated_delta import delta_inputs, delta_scan, delta_step
-from ninfer.kernels.linear import DenseWeight, add_linear_, linear_rounded
+from ninfer.kernels.linear import DenseWeight, add_linear_, linear
 from ninfer.kernels.rmsnorm import RmsNorm, rmsnorm_gated
 
 from .passes import Memory, Pass, PrefillPass
@@ -36,9 +36,8 @@ class GatedDelta:
         """x [N, H] += mixer(h [N, H]); state and convolution columns go from read slot to write slot."""
         shape, rows = self.geometry, h.shape[0]
         states, columns = memory.states.layer_recurrent[self.layer], memory.states.layer_conv[self.layer]
-        y = linear_rounded(h, self.in_proj)
-        m, rest = y[:, : shape.conv_channels], y[:, shape.conv_channels :].to(h.dtype)
-        z, b, a = rest.split([shape.value_width, shape.value_heads, shape.value_heads], -1)
+        sizes = [shape.conv_channels, shape.value_width, shape.value_heads, shape.value_heads]
+        m, z, b, a = linear(h, self.in_proj).split_with_sizes(sizes, -1)
         if isinstance(run, PrefillPass):
             mixed = conv_scan(m, self.conv, columns, run.read_slot, run.write_slot, run.cuts)
         else:

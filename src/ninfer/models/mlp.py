@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from ninfer.kernels.linear import DenseWeight, add_linear_, linear_rounded
+from ninfer.kernels.linear import DenseWeight, add_linear_, linear
 from ninfer.kernels.swiglu import swiglu_
 
 
@@ -19,4 +19,4 @@ class DenseMlp:
 
     def add_to_(self, x: Tensor, h: Tensor) -> None:
         """x [N, H] += down(silu(gate(h)) * up(h))."""
-        add_linear_(x, swiglu_(linear_rounded(h, self.gate_up)), self.down)
+        add_linear_(x, swiglu_(linear(h, self.gate_up)), self.down)

@@ -4,8 +4,8 @@ Formula: y[t, c] = silu(sum_{i < K} w[i, c] * m[t - (K - 1) + i, c]); m before t
 columns kept in the read slot, zeros for the empty state.
 Shapes: m [T, C] (scan, one sequence) or [B, C] (step, one token of B sequences); weight [K, C], tap K - 1 is the
 current token; columns [slots, K - 1, C], oldest first (a view of the StateImages of one layer).
-Dtypes: m in any format that the columns hold exactly, columns in the model's format, weight and y in the activations'
-format (FP32, FP64).
+Dtypes: m, weight and y in the activations' format (FP32, FP64), columns in the model's format. m is rounded to the
+columns' format before anything else, so that where the parts meet changes nothing.
 State written: the write slot gets the last K - 1 raw columns; a cut at offset n with a slot gets those after n tokens.
 Aliasing: read and write slot may be equal; else the read slot is left as it is. Slots of different rows of a step
 are different.
@@ -33,7 +33,7 @@ def conv_scan(
     """One sequence, T tokens -> [T, C]. `cuts`: (offset, slot)."""
     taps, tokens = weight.shape[0], m.shape[0]
     before = columns.new_zeros(columns.shape[1:]) if read_slot is None else columns[read_slot]
-    window = torch.cat([before.to(weight.dtype), m.to(weight.dtype)])
+    window = torch.cat([before, m.to(columns.dtype)]).to(weight.dtype)
     for offset, slot in cuts:
         if slot is not None:
             columns[slot].copy_(window[offset : offset + taps - 1])

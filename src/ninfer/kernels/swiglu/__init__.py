@@ -1,7 +1,7 @@
 """Operator `swiglu`: the gated activation between the two halves of a gate|up projection.
 
 Formula: y = silu(g) * u with [g | u] = x along the last axis.
-Shapes: x [N, 2 * I] -> y [N, I]. Dtypes: x and y in the weights' format (BF16, FP32, FP64).
+Shapes: x [N, 2 * I] -> y [N, I]. Dtypes: the activations' format (FP32, FP64).
 State written: none. Aliasing: x is consumed; y is a strided view of its memory.
 """
 
