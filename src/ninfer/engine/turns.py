@@ -59,18 +59,18 @@ class Turns:
                 break
             if ticket in state.members and self._is_granted(state.requests[ticket]):
                 granted.prefill = state.requests[ticket]
-        granted.draws = [request for request in granted.draws if request.phase is Phase.DECODE]
-        if granted.prefill is not None and granted.prefill.phase is not Phase.PREFILL:
-            granted.prefill = None  # paused for an older one that asked later
+        _drop_paused(granted)
         return granted
 
     def grant_newcomer(self, granted: Granted) -> None:
         """A request bound in this cycle may use the prefill turn or join the draws; its permit came with the bind."""
-        if granted.prefill is None:
-            for ticket in self._list_prefill_turns():
-                if self._is_granted(self._state.requests[ticket]):
-                    granted.prefill = self._state.requests[ticket]
-                    break
+        if granted.prefill is not None:
+            return
+        for ticket in self._list_prefill_turns():
+            if ticket in self._state.members and self._is_granted(self._state.requests[ticket]):
+                granted.prefill = self._state.requests[ticket]
+                break
+        _drop_paused(granted)
 
     def submit(self, granted: Granted) -> bool:
         """Start the granted units. True: something runs."""
@@ -181,6 +181,13 @@ class Turns:
         if outdated is not None:
             state.resources.retire(outdated)
         return capture
+
+
+def _drop_paused(granted: Granted) -> None:
+    """Some who had their permit may have been paused for an older one that asked later."""
+    granted.draws = [request for request in granted.draws if request.phase is Phase.DECODE]
+    if granted.prefill is not None and granted.prefill.phase is not Phase.PREFILL:
+        granted.prefill = None
 
 
 def _broken_contract(request: Request, shortfall: Shortfall) -> CapacityContractError:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import pytest
 from sim_engine import Caller, SimEngine, filler
 
 from ninfer.base.errors import CapacityContractError
 from ninfer.base.ids import Ticket
+from ninfer.base.outcome import Shortfall
 from ninfer.base.pools import Pool
 from ninfer.engine.admission import Admission
 from ninfer.engine.failure import Endings
 from ninfer.engine.request import Phase
+from ninfer.engine.turns import Granted, Turns
 from ninfer.ports.output import Failed, FinishReason, GenerationStart, OutputDelta, RestorePath
 from ninfer.ports.sampling import SamplingParams
 
@@ -352,3 +355,25 @@ def test_more_than_half_the_pool_may_belong_to_one_request() -> None:
     small.check_output()
     large.check_output()
     assert engine.state.counters.pauses == 0
+
+
+def test_a_newcomer_paused_before_its_turn_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """[J1], [J4]: an older one that was blocked when residents asked may pause whoever was bound since."""
+    engine = SimEngine(lanes=3, chunk=64)
+    callers = [engine.submit(filler(900, 1), 5), engine.submit(filler(60, 2), 60), engine.submit(filler(400, 3), 5)]
+    while not callers[1].tokens or engine.state.requests[Ticket(2)].frontier == 0:
+        engine.turn()
+    engine.land()
+    turns = Turns(engine.state, Endings(engine.state))
+    assert turns.submit(Granted(draws=[engine.state.requests[Ticket(1)]]))
+    engine.state.rotation.note_turn(Ticket(2))  # the older one is asked first
+    with monkeypatch.context() as patch:
+        patch.setattr(engine.program, "reserve_prefill", lambda sequence, tokens: Shortfall(Pool.MAIN_KV, 9, 0))
+        granted = Granted()
+        turns.grant_newcomer(granted)
+    assert granted == Granted()
+    assert [r.phase for r in engine.state.requests.values()] == [Phase.PREFILL, Phase.DECODE, Phase.PAUSED]
+    engine.run()
+    for caller in callers:
+        caller.check_output()
+        assert caller.finished.reason is FinishReason.LENGTH
