@@ -221,7 +221,7 @@ class EngineCore:
                 if not moved and not self._mailbox:
                     self._rest()
         except BaseException as error:
-            self._fail(error)
+            self.fail(error)
 
     def _rest(self) -> None:
         """Sleep until there may be something to do."""
@@ -233,7 +233,7 @@ class EngineCore:
         self._wake.wait(timeout)
         self._wake.clear()
 
-    def _fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
         """The engine as a whole is gone: everybody hears it once, nobody is taken any more."""
         _log.critical("the engine has failed", exc_info=error)
         failure = error if isinstance(error, DeviceFailure) else DeviceFailure(f"{type(error).__name__}: {error}")

@@ -1,0 +1,195 @@
+"""Trace events: what happened in a run, as small frozen values with a one-line text form.
+
+Only stable facts: ids and amounts, no times and no addresses. They are built when somebody listens and never otherwise.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+
+_WORD_BREAK = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+
+@dataclass(frozen=True, slots=True)
+class TraceEvent:
+    """One fact of a run."""
+
+    def __str__(self) -> str:
+        """`name field=value ...`, fields in order of declaration; what is None or empty is left out."""
+        words = [_WORD_BREAK.sub("-", type(self).__name__).lower()]
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value is None or value == ():
+                continue
+            words.append(f"{field.name}={','.join(map(str, value)) if isinstance(value, tuple) else value}")
+        return " ".join(words)
+
+
+TraceSink = Callable[[TraceEvent], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived(TraceEvent):
+    """A request was submitted. `kind`: what the workload meant by it."""
+
+    ticket: int
+    kind: str
+    prompt_tokens: int
+    recovery_frontier: int
+    max_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refused(TraceEvent):
+    """A request was not taken."""
+
+    kind: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled(TraceEvent):
+    """Somebody asked for the end of a request."""
+
+    ticket: int
+    phase: str
+
+
+@dataclass(frozen=True, slots=True)
+class Started(TraceEvent):
+    """A request has its lane and its source for the first time."""
+
+    ticket: int
+    cached_tokens: int
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Paused(TraceEvent):
+    """A resident lost its lane. `times`: how often by now."""
+
+    ticket: int
+    times: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ended(TraceEvent):
+    """The last event of a request."""
+
+    ticket: int
+    how: str
+    output_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class BoundSource(TraceEvent):
+    """A sequence took its source. `consumed`: points that ended by the hand-over."""
+
+    sequence: str
+    lane: int
+    hand_over: str
+    point: str | None
+    frontier: int
+    takes_over: bool
+    carried: tuple[str, ...]
+    consumed: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BindLacked(TraceEvent):
+    """A bind found too little room and changed nothing."""
+
+    lane: int
+    point: str | None
+    pool: str
+    need: int
+    free: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnitLacked(TraceEvent):
+    """A sequence found no room for its next unit."""
+
+    sequence: str
+    pool: str
+    need: int
+    free: int
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureReserved(TraceEvent):
+    """A capture has its destination. `retires`: the outdated point that ended for it."""
+
+    sequence: str
+    frontier: int
+    retires: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureRefused(TraceEvent):
+    """A capture found no room. `planted`: the refusal is a fault, the room was there."""
+
+    sequence: str
+    frontier: int
+    planted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted(TraceEvent):
+    """Units went to the device: the draws of `draws`, and a chunk of `prefill`."""
+
+    draws: tuple[str, ...]
+    prefill: str | None
+    tokens: int
+    replay: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Landed(TraceEvent):
+    """Something of a sequence is complete. `tokens`: the frontier of a chunk, or the length of a drawn run."""
+
+    what: str
+    sequence: str
+    tokens: int | None = None
+    captured: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Committed(TraceEvent):
+    """The accepted prefix of a run joined the ledger."""
+
+    sequence: str
+    accepted: int
+
+
+@dataclass(frozen=True, slots=True)
+class Froze(TraceEvent):
+    """A sequence ended and left its state as a point."""
+
+    sequence: str
+    point: str
+
+
+@dataclass(frozen=True, slots=True)
+class Released(TraceEvent):
+    """A sequence ended without a point."""
+
+    sequence: str
+    was_in_flight: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Reclaimed(TraceEvent):
+    """Points ended to make room."""
+
+    points: tuple[str, ...]
+    freed: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceFailed(TraceEvent):
+    """The device reported an error: the engine ends."""
+
+    message: str

@@ -1,0 +1,386 @@
+"""A world from a seed: the true engine over the simulated device, turned by hand, with callers, faults and audits.
+
+Everything is a function of the seed: no clock, no thread, no set order. A failure says in which cycle it was found.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from ninfer.base.buffers import IntBuffer
+from ninfer.base.clock import ManualClock
+from ninfer.base.errors import BadInput, DeviceFailure, Overloaded
+from ninfer.base.events import Arrived, Cancelled, DeviceFailed, Ended, Paused, Refused, Started, TraceEvent
+from ninfer.base.identity import PrefixDigests
+from ninfer.base.ids import Ticket
+from ninfer.base.outcome import Shortfall
+from ninfer.base.pools import DEVICE_POOLS, PAGE_TOKENS, Pool
+from ninfer.engine.core import EngineCore
+from ninfer.engine.cycle import Cycle
+from ninfer.engine.draws import uniform
+from ninfer.engine.request import Phase
+from ninfer.engine.state import CycleSettings, EngineState
+from ninfer.frontend.plan import InputPlan
+from ninfer.ports.output import Failed, Finished, GenerationStart
+from ninfer.program.program import Program
+from ninfer.resource.manager import ResourceManager
+from ninfer.resource.reclaim import Right
+from ninfer.sched.members import Members
+
+from .check import Caller, check_caller
+from .device import SimDevice
+from .faults import Counts, FaultPlan, WatchedProgram, draw_faults
+from .workload import VOCAB_TOKENS, Ask, Workload, WorkloadSpec, draw_workload, letter
+
+TraceListener = Callable[[int, TraceEvent], None]
+"""Called with the number of the cycle."""
+
+CYCLE_S = 0.001
+_IDENTITY = b"sim"
+_MOST_CYCLES = 20_000
+_STILL_CYCLES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class WorldSpec:
+    """Everything about a world but its callers' dice."""
+
+    seed: int
+    lanes: int
+    slots: int
+    pages: dict[Pool, int]
+    max_context: int
+    chunk_tokens: int
+    longest_run: int
+    max_queue: int
+    keeps_points: bool
+    check_every: int
+    workload: WorkloadSpec
+    faults: FaultPlan
+
+
+def draw_world(seed: int) -> WorldSpec:
+    """Pools are tight enough that most worlds reclaim and many pause."""
+    chance = random.Random(f"world {seed}")
+    lanes = chance.randint(1, 8)
+    most_pages = chance.choice((24, 48, 100, 200, 400))
+    pages = chance.randint(16, most_pages)
+    max_context = max(256, int(pages * PAGE_TOKENS * chance.choice((0.3, 0.6, 1.0))))
+    cycles = chance.randint(100, 600)
+    faults = draw_faults(chance, cycles)
+    pools = {Pool.MAIN_KV: pages}
+    if chance.random() < 0.5:
+        pools[Pool.MTP_KV] = chance.randint(-(-max_context // PAGE_TOKENS), pages + 2)
+    workload = draw_workload(
+        chance,
+        lanes=lanes,
+        pool_tokens=min(pools.values()) * PAGE_TOKENS,
+        max_context=max_context,
+        cycles=cycles,
+        cancelled_share=faults.cancelled_share,
+    )
+    prompts_tokens = workload.requests * workload.mean_prompt_tokens
+    chunks = [chunk for chunk in (64, 128, 256, 512) if prompts_tokens / chunk < 0.7 * cycles] or [512]
+    return WorldSpec(
+        seed=seed,
+        lanes=lanes,
+        slots=lanes + chance.choice((0, 1, 2, lanes)),
+        pages=pools,
+        max_context=max_context,
+        chunk_tokens=chance.choice(chunks),
+        longest_run=chance.choice((1, 8)),
+        max_queue=chance.choice((4, 64)),
+        keeps_points=chance.random() < 0.95,
+        check_every=chance.choice((1, 4, 16)),
+        workload=workload,
+        faults=faults,
+    )
+
+
+class Letters:
+    """A decoder that writes each token as one character."""
+
+    def push(self, token_id: int) -> str:
+        """The character of a token."""
+        return letter(token_id)
+
+    def finish(self) -> str:
+        """Nothing is ever held."""
+        return ""
+
+
+class WorldFailure(Exception):
+    """What a seed found, with the cycle in which it did."""
+
+
+class World:
+    """One run. `listener` gets each trace event with the number of its cycle."""
+
+    def __init__(self, spec: WorldSpec, listener: TraceListener | None = None) -> None:
+        self.spec = spec
+        self.counts = Counts()
+        self.callers: list[Caller] = []
+        self._listener = listener
+        self._workload = Workload(spec.workload, random.Random(f"workload {spec.seed}"))
+        self._clock = ManualClock()
+        self._live: list[Caller] = []
+        self._cycle = 0
+        self._oldest_queued = -1
+        self._contained = _Contained()
+        self._device = SimDevice(
+            slots=spec.slots,
+            pages=spec.pages,
+            vocab_tokens=VOCAB_TOKENS,
+            faults=spec.faults.of_device(spec.seed),
+            check_every=spec.check_every,
+            longest_run=spec.longest_run,
+            uniforms=uniform,
+        )
+        program = WatchedProgram(
+            Program(self._device),
+            self.counts,
+            refused_share=spec.faults.refused_share,
+            seed=spec.seed,
+            listener=None if listener is None else self._tell,
+        )
+        self._program = program
+        self._resources = ResourceManager(program, keeps_points=spec.keeps_points)
+        settings = CycleSettings(
+            max_context=spec.max_context,
+            lane_count=spec.lanes,
+            prefill_chunk_tokens=spec.chunk_tokens,
+            queue_timeout_s=spec.faults.queue_timeout_s,
+            request_timeout_s=spec.faults.request_timeout_s,
+            audit_every_cycles=1,
+        )
+        self._state = EngineState(settings, program, self._resources, self._clock, Members(spec.lanes))
+        self._core = EngineCore(
+            Cycle(self._state), decoder=Letters, max_queue=spec.max_queue, device_wait=self._device.wait
+        )
+
+    def run(self) -> None:
+        """Until every caller is served. Raises WorldFailure."""
+        self._guard(self._run)
+
+    def run_one(self, ask: Ask) -> None:
+        """One request and nothing else. Raises WorldFailure."""
+        self._workload = Workload(replace(self.spec.workload, requests=0), random.Random(0))
+        self._guard(lambda: self._run_one(ask))
+
+    def _run_one(self, ask: Ask) -> None:
+        assert self._submit(Caller(replace(ask, owner=-1), self._clock.now()))
+        self._run()
+
+    def _guard(self, run: Callable[[], None]) -> None:
+        """Whatever goes wrong is a WorldFailure; of several errors the first is the one to tell."""
+        log = logging.getLogger("ninfer.engine")
+        before = log.propagate
+        log.addHandler(self._contained)
+        log.propagate = False
+        try:
+            run()
+        except DeviceFailure as error:
+            raise WorldFailure(f"cycle {self._cycle}: DeviceFailure outside a cycle: {error}") from error
+        except Exception as error:
+            first = self._contained.first or error
+            raise WorldFailure(f"cycle {self._cycle}: {type(first).__name__}: {first or error}") from first
+        finally:
+            log.removeHandler(self._contained)
+            log.propagate = before
+
+    def _run(self) -> None:
+        still = 0
+        while not self._workload.is_over or self._live:
+            self._arrive()
+            self._cancel_due()
+            self._clock.advance(CYCLE_S)
+            try:
+                moved = self._core.step()
+            except DeviceFailure as error:
+                self._fail(error)
+                return
+            self._cycle += 1
+            assert self._contained.first is None, "an error was contained"
+            self._note_events()
+            idle = bool(self._state.requests) and not moved and not self._state.has_work_in_flight
+            still = still + 1 if idle else 0
+            waiting = [(request.ticket, request.phase.value) for request in self._state.requests.values()]
+            assert still < _STILL_CYCLES, f"V-16: nothing moves, and there wait {waiting}"
+            assert self._cycle < _MOST_CYCLES, f"V-16: no end, there wait {waiting}"
+        self.counts.cycles = self._cycle
+        self._check_end()
+
+    def _arrive(self) -> None:
+        for ask in self._workload.next_asks(self._cycle):
+            caller = Caller(ask, self._clock.now())
+            if not self._submit(caller):
+                self._workload.note_end(ask, (), self._cycle)
+
+    def _submit(self, caller: Caller) -> bool:
+        ask = caller.ask
+        try:
+            caller.handle = self._core.submit(
+                _plan(ask),
+                ask.params,
+                max_tokens=ask.max_tokens,
+                stop=ask.stop_strings,
+                logprobs=ask.logprobs,
+                sink=caller.events.append,
+            )
+        except Overloaded as error:
+            if self._listener is not None:
+                self._tell(Refused(ask.kind.value, type(error).__name__))
+            return False
+        except BadInput as error:
+            raise AssertionError(f"a legal request was refused: {error}") from error
+        self.counts.requests += 1
+        self.callers.append(caller)
+        self._live.append(caller)
+        if ask.cancel is not None and ask.cancel.phase is None:
+            caller.cancel_due = self._cycle + ask.cancel.after_cycles
+        if self._listener is not None:
+            event = Arrived(caller.ticket, ask.kind.value, len(ask.prompt), ask.recovery, ask.max_tokens)
+            self._tell(event)
+        return True
+
+    def _cancel_due(self) -> None:
+        for caller in self._live:
+            plan = caller.ask.cancel
+            if plan is None or caller.is_cancelled:
+                continue
+            request = self._state.requests.get(Ticket(caller.ticket))
+            phase = "queued" if request is None else request.phase.value
+            if caller.cancel_due is None and phase == plan.phase:
+                caller.cancel_due = self._cycle + plan.after_cycles
+            if caller.cancel_due is not None and caller.cancel_due <= self._cycle:
+                caller.is_cancelled = True
+                assert caller.handle is not None
+                caller.handle.cancel()
+                self.counts.cancels += 1
+                if self._listener is not None:
+                    self._tell(Cancelled(caller.ticket, phase))
+
+    def _note_events(self) -> None:
+        """What callers heard in this cycle, checked where it ended."""
+        self._check_order()
+        ended = [caller for caller in self._live if self._note_news(caller)]
+        if not ended:
+            return
+        for caller in ended:
+            accepted = check_caller(caller, self.spec.faults, self._clock.now())
+            self.counts.timeouts += isinstance(caller.events[-1], Failed)
+            if self._listener is not None:
+                self._tell(Ended(caller.ticket, _how(caller), len(accepted)))
+            self._workload.note_end(caller.ask, accepted, self._cycle)
+        self._live = [caller for caller in self._live if not caller.has_ended]
+        assert {caller.ticket for caller in self._live} == set(self._state.requests), "a request is lost"
+
+    def _note_news(self, caller: Caller) -> bool:
+        """Whether the last event came."""
+        if caller.told == 0 and caller.events and self._listener is not None:
+            start = caller.events[0]
+            if isinstance(start, GenerationStart):
+                self._tell(Started(caller.ticket, start.cached_tokens, start.restore_path.value))
+        caller.told = len(caller.events)
+        request = self._state.requests.get(Ticket(caller.ticket))
+        if request is not None and request.publication.pauses > caller.pauses:
+            self._note_pauses(caller, request.publication.pauses)
+        if not caller.has_ended:
+            return False
+        end = caller.events[-1]
+        if isinstance(end, Finished) and end.timings.pauses > caller.pauses:
+            self._note_pauses(caller, end.timings.pauses)
+        return True
+
+    def _note_pauses(self, caller: Caller, pauses: int) -> None:
+        """Only for somebody older who holds or held a lane (J4, J5)."""
+        self.counts.pauses += pauses - caller.pauses
+        caller.pauses = pauses
+        older = [other for other in self._live if other.ticket < caller.ticket]
+        assert any(other.events for other in older), f"J4: {caller.ticket}, the oldest one, was paused"
+        if self._listener is not None:
+            self._tell(Paused(caller.ticket, pauses))
+
+    def _check_order(self) -> None:
+        """Fresh requests start first in, first out (J2); one binds and one recovers at most (V-07)."""
+        waiting = [caller.ticket for caller in self._live if not caller.events]
+        started = [caller.ticket for caller in self._live if caller.events and not caller.told]
+        for caller in self._live:
+            if caller.ticket in started and not caller.has_ended:
+                assert not waiting or caller.ticket < waiting[0], f"J2: {caller.ticket} passed {waiting[0]}"
+        binding = [request for request in self._state.requests.values() if request.phase is Phase.BINDING]
+        assert len(binding) <= 1, "V-07: two binds are under way"
+
+    def _fail(self, error: DeviceFailure) -> None:
+        """The device is gone: everybody hears it once, and nobody is taken any more (SCHED-09)."""
+        self.counts.cycles = self._cycle
+        self.counts.faults += 1
+        if self._listener is not None:
+            self._tell(DeviceFailed(str(error)))
+        self._core.fail(error)
+        for caller in self._live:
+            assert caller.has_ended, f"request {caller.ticket} never heard of the failure"
+            end = caller.events[-1]
+            if isinstance(end, Finished) and end.timings.pauses > caller.pauses:
+                caller.pauses = end.timings.pauses
+            check_caller(caller, self.spec.faults, self._clock.now())
+        assert not self._state.requests
+        late = Caller(Workload(self.spec.workload, random.Random(0)).next_asks(0)[0], self._clock.now())
+        with suppress(DeviceFailure):
+            self._submit(late)
+            raise AssertionError("a failed engine took a request")
+
+    def _check_end(self) -> None:
+        """Nothing is left but points, and what they hold comes back when they go (V-01, V-02, C5)."""
+        self._state.audit()
+        assert not self._state.has_work_in_flight
+        assert len(self._state.members) == 0
+        assert len(self._state.queue) == 0
+        before = replace(self.counts)
+        for pool in DEVICE_POOLS:
+            occupancy = self._program.occupancy()
+            if occupancy.free[pool] < occupancy.capacity[pool]:
+                gap = Shortfall(pool, occupancy.capacity[pool], occupancy.free[pool])
+                assert self._resources.reclaim(gap, Right.NECESSARY), f"V-02: {pool.value} cannot be emptied"
+        occupancy = self._program.occupancy()
+        self.counts.reclaims = before.reclaims
+        assert occupancy.free == occupancy.capacity, f"V-02: {occupancy.free} free of {occupancy.capacity}"
+        facts = self._resources.facts()
+        assert (facts.records, facts.points, facts.branches) == (0, 0, 0), f"C5: {facts} are left"
+        self._state.audit()
+
+    def _tell(self, event: TraceEvent) -> None:
+        assert self._listener is not None
+        self._listener(self._cycle, event)
+
+
+class _Contained(logging.Handler):
+    """Keeps the first error that the engine contained: in a world none is expected."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.first: BaseException | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Take the exception of a log record."""
+        if self.first is None and record.exc_info:
+            self.first = record.exc_info[1]
+
+
+def _plan(ask: Ask) -> InputPlan:
+    buffer = IntBuffer(ask.prompt)
+    digests = PrefixDigests(_IDENTITY)
+    digests.extend_to(buffer, len(buffer))
+    stops = frozenset(ask.stop_ids)
+    return InputPlan(buffer, digests, ask.recovery, stops, execution_frontiers=ask.cuts, session=ask.session)
+
+
+def _how(caller: Caller) -> str:
+    end = caller.events[-1]
+    return (
+        end.reason.value if isinstance(end, Finished) else type(end.error).__name__ if isinstance(end, Failed) else ""
+    )
