@@ -56,3 +56,10 @@ def test_each_command_of_the_readme_is_known(line: str) -> None:
     ).stdout
     for option in [word for word in words if word.startswith("--")]:
         assert option in usage, f"{option} is not an option of {words[0]}"
+
+
+def test_files_named_by_the_architecture_page_exist() -> None:
+    page = (ROOT / "docs" / "ARCHITECTURE.md").read_text()
+    named = re.findall(r"`((?:\w+/)+\w+\.py)`", page)
+    assert len(named) > 15
+    assert [name for name in named if not (ROOT / "src" / "ninfer" / name).exists()] == []
