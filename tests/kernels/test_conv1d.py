@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from ninfer.kernels.conv1d import conv_scan, conv_step, reference
-from ninfer.kernels.slots import StepSlots
+from ninfer.kernels.slots import step_slots
 
 CHANNELS = 13
 
@@ -67,7 +67,7 @@ def test_step_equals_scan_and_leaves_other_slots() -> None:
         conv_scan(m[:length], weight, columns, None, slot)
     before = columns.clone()
     reads, writes = [1, 2, 3], [1, 5, 4]
-    got = conv_step(m[[5, 3, 6]], weight, columns, StepSlots.of(reads, writes))
+    got = conv_step(m[[5, 3, 6]], weight, columns, step_slots(reads, writes))
     for row, length in enumerate((5, 3, 6)):
         plain = poisoned_columns(2, 4, torch.float32)
         want = conv_scan(m[: length + 1], weight, plain, None, 1)[-1]
@@ -84,7 +84,7 @@ def test_a_single_row_steps_in_place_or_away(write: int) -> None:
     conv_scan(m[:5], weight, columns, None, 1)
     before = columns[1].clone()
     want = conv_scan(m, weight, columns, None, 2)[-1]
-    got = conv_step(m[5:], weight, columns, StepSlots.of([1], [write]))
+    got = conv_step(m[5:], weight, columns, step_slots([1], [write]))
     torch.testing.assert_close(got[0], want, rtol=1e-6, atol=1e-6)
     assert torch.equal(columns[write], columns[2])
     assert torch.equal(columns[1], before) == (write != 1)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from ninfer.kernels.gated_delta import DeltaInputs, delta_inputs, delta_scan, delta_step, reference
-from ninfer.kernels.slots import StepSlots
+from ninfer.kernels.slots import step_slots
 
 KEY_DIM, VALUE_DIM = 8, 5
 
@@ -115,7 +115,7 @@ def test_step_equals_the_judge(dtype: torch.dtype, bound: float, key_heads: int,
     generator = torch.Generator().manual_seed(batch)
     states[reads] = torch.randn(batch, value_heads, KEY_DIM, VALUE_DIM, generator=generator).to(dtype)
     before = states.clone()
-    got = delta_step(inputs, states, StepSlots.of(reads, writes))
+    got = delta_step(inputs, states, step_slots(reads, writes))
     for row in range(batch):
         want, after = judge(piece(inputs, [row]), before[reads[row]])
         torch.testing.assert_close(got[row].double(), want[0], rtol=bound, atol=bound)

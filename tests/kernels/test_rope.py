@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ninfer.kernels.rope import build_rotary, reference, rotary_tables, rotate_
+from ninfer.kernels.rope import build_rotary, known_tables, reference, rotary_tables, rotate_
 
 CASES = [(torch.float64, 1e-9), (torch.float32, 2e-4)]
 
@@ -33,3 +33,14 @@ def test_equal_axes_are_plain_rotary() -> None:
     mixed = rotate_(x.clone(), rotary_tables(positions, build_rotary(1e4, 16, (3, 3, 2), torch.float64)))
     plain = rotate_(x.clone(), rotary_tables(positions, build_rotary(1e4, 16, (8, 0, 0), torch.float64)))
     assert torch.equal(mixed, plain)
+
+
+@pytest.mark.parametrize("positions", [[0], [6], [3, 0, 6, 3]])
+def test_known_tables_are_the_computed_ones(positions: list[int]) -> None:
+    rotary = build_rotary(1e7, 16, (3, 3, 2), torch.float32, known_positions=7)
+    known = known_tables(positions, rotary)
+    assert known is not None
+    computed = rotary_tables(torch.tensor([positions] * 3), rotary)
+    torch.testing.assert_close(known.cos, computed.cos, rtol=0, atol=1e-7)
+    torch.testing.assert_close(known.sin, computed.sin, rtol=0, atol=1e-7)
+    assert known_tables([1, 7], rotary) is None

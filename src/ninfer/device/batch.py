@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ninfer.base.pools import Pool
 from ninfer.kernels.paged_attention import plan_decode, plan_prefill
-from ninfer.kernels.slots import StepSlots
+from ninfer.kernels.slots import step_slots
 from ninfer.models.hybrid import HybridModel
 from ninfer.models.passes import DecodePass, PrefillPass
 from ninfer.ports.device import UnitBatch, UnitKind, UnitRow
@@ -63,14 +63,13 @@ def _build_prefill(row: UnitRow, model: HybridModel, kv: Tensor) -> PrefillInput
 
 def _build_decode(rows: tuple[UnitRow, ...], model: HybridModel, kv: Tensor) -> DecodeInputs:
     assert all(len(row.token_ids) == 1 and not row.cuts and not row.overrides for row in rows)
-    positions = torch.tensor([tuple(row.positions) for row in rows]).t()
     page_ids = [np.frombuffer(row.pages[Pool.MAIN_KV], dtype=np.int32) for row in rows]
     write_slots = [row.write_slot for row in rows]
     read_slots = [row.write_slot if row.read_slot is None else row.read_slot for row in rows]
     run = DecodePass(
-        rotary=model.rotary_tables(positions),
+        rotary=model.step_rotary_tables([tuple(row.positions) for row in rows]),
         pages=plan_decode(kv, page_ids, [row.start + 1 for row in rows]),
-        slots=StepSlots.of(read_slots, write_slots),
+        slots=step_slots(read_slots, write_slots),
     )
     fresh = tuple(row.write_slot for row in rows if row.read_slot is None)
     return DecodeInputs(torch.tensor([row.token_ids[0] for row in rows]), run, fresh)

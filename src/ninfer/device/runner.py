@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ninfer.base.pools import Pool
 from ninfer.kernels.sampling import DrawInput, draw
+from ninfer.kernels.slots import write_rows
 from ninfer.models.hybrid import HybridModel
 from ninfer.ports.device import RunResult, SampleRow, UnitBatch, UnitRow
 
@@ -58,4 +59,4 @@ class Runner:
         for slot in inputs.fresh_slots:
             self._arena.clear_state(slot)
         hidden = self._model.forward(self._model.embed(inputs.token_ids), inputs.run, self._memory)
-        self._memory.states.tail.index_copy_(0, inputs.run.slots.write, hidden.to(self._memory.states.tail.dtype))
+        write_rows(self._memory.states.tail, inputs.run.slots, hidden)

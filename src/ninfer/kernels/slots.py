@@ -14,28 +14,47 @@ from torch import Tensor
 
 
 @dataclass(frozen=True, slots=True)
-class StepSlots:
-    """Read and write slots of B rows; equal for a row in place. Write slots differ from each other."""
+class RowInPlace:
+    """A single row that stays in its slot."""
+
+    slot: int
+
+
+@dataclass(frozen=True, slots=True)
+class RowsApart:
+    """Read and write slots of B rows, int64 [B]; equal for a row in place."""
 
     read: Tensor
     write: Tensor
-    in_place: int | None
-    """The slot of a single row in place."""
 
-    @staticmethod
-    def of(read: Sequence[int], write: Sequence[int]) -> StepSlots:
-        """From plain numbers."""
-        assert len(set(write)) == len(write), "two rows write one slot"
-        single = read[0] if len(read) == 1 and read[0] == write[0] else None
-        return StepSlots(torch.tensor(read), torch.tensor(write), single)
 
-    def load(self, states: Tensor) -> Tensor:
-        """[slots, ...] -> [B, ...]: a view for a single row in place, else a copy."""
-        if self.in_place is not None:
-            return states[self.in_place : self.in_place + 1]
-        return states.index_select(0, self.read)
+StepSlots = RowInPlace | RowsApart
 
-    def store(self, states: Tensor, rows: Tensor) -> None:
-        """Write rows [B, ...] that `load` gave, advanced in place, to their write slots."""
-        if self.in_place is None:
-            states.index_copy_(0, self.write, rows)
+
+def step_slots(read: Sequence[int], write: Sequence[int]) -> StepSlots:
+    """From plain numbers. Write slots differ from each other."""
+    assert len(set(write)) == len(write), "two rows write one slot"
+    if len(read) == 1 and read[0] == write[0]:
+        return RowInPlace(read[0])
+    return RowsApart(torch.tensor(read), torch.tensor(write))
+
+
+def load_rows(states: Tensor, slots: StepSlots) -> Tensor:
+    """[slots, ...] -> [B, ...]: a view for a single row in place, else a copy."""
+    if isinstance(slots, RowInPlace):
+        return states[slots.slot : slots.slot + 1]
+    return states.index_select(0, slots.read)
+
+
+def store_rows(states: Tensor, slots: StepSlots, rows: Tensor) -> None:
+    """Write rows [B, ...] that `load_rows` gave, advanced in place, to their write slots."""
+    if isinstance(slots, RowsApart):
+        states.index_copy_(0, slots.write, rows)
+
+
+def write_rows(states: Tensor, slots: StepSlots, rows: Tensor) -> None:
+    """Write fresh rows [B, ...] to their write slots, rounded to the states' format."""
+    if isinstance(slots, RowInPlace):
+        states[slots.slot : slots.slot + 1].copy_(rows)
+    else:
+        states.index_copy_(0, slots.write, rows.to(states.dtype))

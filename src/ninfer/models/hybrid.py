@@ -14,7 +14,7 @@ from torch import Tensor
 from ninfer.config.geometry import ModelGeometry
 from ninfer.kernels.linear import DenseWeight, linear
 from ninfer.kernels.rmsnorm import RmsNorm, rmsnorm
-from ninfer.kernels.rope import Rotary, RotaryTables, rotary_tables
+from ninfer.kernels.rope import Rotary, RotaryTables, known_tables, rotary_tables
 
 from .attention import Attention
 from .gated_delta import GatedDelta
@@ -59,6 +59,14 @@ class HybridModel:
     def rotary_tables(self, positions: Tensor) -> RotaryTables:
         """int [3, N] -> tables for one pass."""
         return rotary_tables(positions, self.rotary)
+
+    def step_rotary_tables(self, positions: Sequence[tuple[int, ...]]) -> RotaryTables:
+        """N triples of plain numbers -> tables for a step; looked up where the axes are equal, as for text."""
+        if all(time == height == width for time, height, width in positions):
+            known = known_tables([time for time, _, _ in positions], self.rotary)
+            if known is not None:
+                return known
+        return rotary_tables(torch.tensor(positions).t(), self.rotary)
 
     def forward(
         self, x: Tensor, run: Pass, memory: Memory, on_layer: Callable[[int, Tensor], None] | None = None

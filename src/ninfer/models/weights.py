@@ -31,6 +31,8 @@ Progress = Callable[[int, int], None]
 """Called with (bytes copied so far, bytes in all) after each tensor."""
 
 _NAMED_AT_MOST = 8
+_KNOWN_POSITIONS = 32 * 1024
+"""Rotary tables are kept for so many positions."""
 _SMALL_HEAD_BYTES = 64 * 1024 * 1024
 """A tied head up to here may exist twice: rows for the embedding, packed for products."""
 
@@ -144,7 +146,7 @@ class _Layout:
         for index, kind in enumerate(shape.layers):
             layers.append(self._lay_layer(f"{root}layers.{index}.", kind, seen[kind]))
             seen[kind] += 1
-        rope = shape.rope
+        rope, known = shape.rope, min(shape.max_positions, _KNOWN_POSITIONS)
         return HybridModel(
             geometry=shape,
             activations=self._fine,
@@ -152,7 +154,7 @@ class _Layout:
             layers=layers,
             final_norm=self._offset_norm(root + "norm.weight"),
             head=head,
-            rotary=build_rotary(rope.theta, rope.width, rope.sections, self._fine),
+            rotary=build_rotary(rope.theta, rope.width, rope.sections, self._fine, known),
         )
 
     def lay_mtp(self, *, missing_allowed: bool = True) -> MtpModel | None:

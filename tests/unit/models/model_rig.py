@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ninfer.config.geometry import read_geometry
 from ninfer.kernels.paged_attention import plan_decode, plan_prefill
-from ninfer.kernels.slots import StepSlots
+from ninfer.kernels.slots import step_slots
 from ninfer.models.passes import DecodePass, Memory, PrefillPass, StateViews
 from ninfer.models.registry import LOADERS
 from ninfer.models.tensor_files import TensorFiles
@@ -97,7 +97,7 @@ class Rig:
         run = DecodePass(
             self.model.rotary_tables(positions),
             plan_decode(self.memory.kv, pages, lengths),
-            StepSlots.of(reads, writes),
+            step_slots(reads, writes),
         )
         return self.model.forward(self.model.embed(torch.tensor(token_ids)), run, self.memory)
 

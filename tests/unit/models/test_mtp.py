@@ -7,7 +7,7 @@ import torch
 from model_rig import MODELS, Rig, near
 
 from ninfer.kernels.paged_attention import plan_decode, plan_prefill
-from ninfer.kernels.slots import StepSlots
+from ninfer.kernels.slots import step_slots
 from ninfer.models.passes import DecodePass, PrefillPass
 
 BOUND, PAGES = 5e-4, (5, 1)
@@ -40,6 +40,6 @@ def test_prompt_and_chain_equal_the_golden(name: str) -> None:
         assert chain[-1] == want
         positions = positions + 1
         pages = plan_decode(kv, [PAGES], [length + step + 1])
-        run_one = DecodePass(rig.model.rotary_tables(positions), pages, StepSlots.of([0], [0]))
+        run_one = DecodePass(rig.model.rotary_tables(positions), pages, step_slots([0], [0]))
         rows = rig.mtp.forward(rig.model.embed(torch.tensor(chain[-1:])), rows, run_one, rig.mtp_memory)
     assert torch.equal(rig.memory.states.recurrent.nan_to_num(7.0), state_before)

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import silu
 
-from ninfer.kernels.slots import StepSlots
+from ninfer.kernels.slots import StepSlots, load_rows, store_rows
 
 
 def conv_scan(
@@ -46,8 +46,8 @@ def conv_scan(
 
 def conv_step(m: Tensor, weight: Tensor, columns: Tensor, slots: StepSlots) -> Tensor:
     """One token of B sequences -> [B, C]."""
-    kept = slots.load(columns)
+    kept = load_rows(columns, slots)
     window = torch.cat([kept, m.to(kept.dtype).unsqueeze(1)], 1)
     kept.copy_(window[:, 1:])
-    slots.store(columns, kept)
+    store_rows(columns, slots, kept)
     return silu((window * weight).sum(1), inplace=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -20,10 +21,15 @@ class PoolShape:
 
     @staticmethod
     def of(pool: Tensor) -> PoolShape:
-        _, layers, two, kv_heads, tokens, _ = pool.shape
-        assert two == 2
-        assert tokens == PAGE_TOKENS
-        return PoolShape(layers * 2 * kv_heads, 2 * kv_heads, kv_heads)
+        return _pool_shape(pool.shape)
+
+
+@cache
+def _pool_shape(shape: torch.Size) -> PoolShape:
+    _, layers, two, kv_heads, tokens, _ = shape
+    assert two == 2
+    assert tokens == PAGE_TOKENS
+    return PoolShape(layers * 2 * kv_heads, 2 * kv_heads, kv_heads)
 
 
 def as_blocks(pool: Tensor) -> Tensor:

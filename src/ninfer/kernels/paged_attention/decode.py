@@ -38,15 +38,14 @@ def plan_decode(pool: Tensor, page_ids: Sequence[PageIds], lengths: Sequence[int
     shape = PoolShape.of(pool)
     longest = max(lengths)
     table = np.zeros((len(lengths), -(-longest // PAGE_TOKENS)), dtype=np.int64)
+    tails = np.empty((len(lengths), 1), dtype=np.int64)
     for row, (ids, length) in enumerate(zip(page_ids, lengths, strict=True)):
         used = -(-length // PAGE_TOKENS)
         table[row, :used] = ids[:used]
-    table *= shape.page_blocks
-    last = np.array(lengths) - 1
-    sides = np.arange(shape.layer_blocks)
-    tails = table[np.arange(len(lengths)), last // PAGE_TOKENS]
-    rows = (tails[:, None] + sides) * PAGE_TOKENS + (last % PAGE_TOKENS)[:, None]
-    blocks = table[:, None, :] + sides.reshape(2, 1, shape.kv_heads, 1)
+        tails[row] = int(ids[used - 1]) * shape.page_blocks * PAGE_TOKENS + (length - 1) % PAGE_TOKENS
+    rows = tails + np.arange(0, shape.layer_blocks * PAGE_TOKENS, PAGE_TOKENS)
+    sides = np.arange(shape.layer_blocks).reshape(2, 1, shape.kv_heads, 1)
+    blocks = (table * shape.page_blocks)[:, None, :] + sides
     short = tuple((row, length) for row, length in enumerate(lengths) if length < longest)
     mask = None
     if short:

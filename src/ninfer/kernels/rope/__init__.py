@@ -10,18 +10,11 @@ State written: none. Aliasing: `rotate_` writes x in place; x may be a strided v
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-
-
-@dataclass(frozen=True, slots=True)
-class Rotary:
-    """Constants of one model: `frequencies` [R/2] in the tables' dtype, `axes` int64 [R/2]."""
-
-    frequencies: Tensor
-    axes: Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,18 +25,48 @@ class RotaryTables:
     sin: Tensor
 
 
-def build_rotary(theta: float, width: int, sections: tuple[int, int, int], dtype: torch.dtype) -> Rotary:
-    """Constants for R = `width` turning dimensions."""
+@dataclass(frozen=True, slots=True)
+class Rotary:
+    """Constants of one model: `frequencies` [R/2] in the tables' dtype, `axes` int64 [R/2].
+
+    `known`: the tables of positions 0 .. P - 1 with three equal axes, as text has them.
+    """
+
+    frequencies: Tensor
+    axes: Tensor
+    known: RotaryTables
+
+
+def build_rotary(
+    theta: float, width: int, sections: tuple[int, int, int], dtype: torch.dtype, known_positions: int = 0
+) -> Rotary:
+    """Constants for R = `width` turning dimensions, with tables of the first `known_positions` positions."""
     pairs = torch.arange(0, width, 2, dtype=dtype)
     axes = torch.zeros(width // 2, dtype=torch.long)
     axes[1 : 3 * sections[1] : 3] = 1
     axes[2 : 3 * sections[2] : 3] = 2
-    return Rotary(1.0 / theta ** (pairs / width), axes)
+    frequencies = 1.0 / theta ** (pairs / width)
+    return Rotary(frequencies, axes, _tables(torch.arange(known_positions).expand(3, -1), frequencies, axes))
 
 
 def rotary_tables(positions: Tensor, rotary: Rotary) -> RotaryTables:
     """Tables for positions int [3, N]."""
-    angles = positions.index_select(0, rotary.axes).t().to(rotary.frequencies.dtype) * rotary.frequencies
+    return _tables(positions, rotary.frequencies, rotary.axes)
+
+
+def known_tables(positions: Sequence[int], rotary: Rotary) -> RotaryTables | None:
+    """The same for N plain numbers, each the position on all three axes; None when one of them is not known."""
+    cos, sin = rotary.known.cos, rotary.known.sin
+    if max(positions) >= cos.shape[0]:
+        return None
+    if len(positions) == 1:
+        return RotaryTables(cos[positions[0] : positions[0] + 1], sin[positions[0] : positions[0] + 1])
+    rows = torch.tensor(positions)
+    return RotaryTables(cos.index_select(0, rows), sin.index_select(0, rows))
+
+
+def _tables(positions: Tensor, frequencies: Tensor, axes: Tensor) -> RotaryTables:
+    angles = positions.index_select(0, axes).t().to(frequencies.dtype) * frequencies
     cos, sin = angles.cos(), angles.sin()
     return RotaryTables(torch.cat([cos, cos], -1).unsqueeze_(1), torch.cat([-sin, sin], -1).unsqueeze_(1))
 
