@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from training.dialogues import Dialogue
+from training.facts import kin_fact, noun_fact, verb_fact
 from training.phrases import facts as F
 from training.phrases import smalltalk as T
 from training.render import Message, render
 from training.source import Source
 from training.tools import make_tool
-from training.world import ANSWER_SELF, USER_SELF, Fact, kin_fact, noun_fact, verb_fact
+from training.world import ANSWER_SELF, USER_SELF, Fact
 
 CountTokens = Callable[[str], int]
 DISTANCES = (256, 1024, 2048, 4096)
@@ -39,8 +41,10 @@ class Case:
         return content.strip() == self.answer.content and calls == self.answer.calls
 
     def passes(self, content: str, calls: list[tuple[str, dict[str, Any]]]) -> bool:
-        """Recall rows ask for the value in the answer, the others for the exact answer."""
-        return self.value in content if self.value else self.exact(content, calls)
+        """Recall rows ask for the value as a whole word in the answer, the others for the exact answer."""
+        if not self.value:
+            return self.exact(content, calls)
+        return re.search(rf"(?<!\w){re.escape(self.value)}(?!\w)", content) is not None
 
 
 def _target(s: Source, known: dict[tuple[str, ...], Fact]) -> Fact:
@@ -69,8 +73,8 @@ def recall_case(index: int, distance: int, count: CountTokens) -> Case:
         behind += count(render(talk.messages[done:]))
         done = len(talk.messages)
     talk.user(fact.say(s.pick(fact.ask)))
-    brief = fact.value if talk.brief else fact.sentence()
-    return Case(f"recall at {distance}", tuple(talk.messages), (), Message("assistant", brief), fact.value)
+    wanted = Message("assistant", talk.answer_to(fact))
+    return Case(f"recall at {distance}", tuple(talk.messages), (), wanted, fact.value)
 
 
 def _tool_talk(s: Source) -> Dialogue:
@@ -131,7 +135,6 @@ def change_case(index: int) -> Case:
     """A fact told, later corrected, then asked: the newest word must win."""
     s = Source(_SEED + 940_000 + index, held_out=True)
     talk = Dialogue(s, most_tools=0, thinking=0.0)
-    talk.brief = False
     fact = noun_fact(s, _SELF)
     while fact.key in talk.facts:
         fact = noun_fact(s, _SELF)
@@ -148,7 +151,7 @@ def change_case(index: int) -> Case:
     for _ in range(1 + s.below(3)):
         talk.tell()
     talk.user(newer.say(s.pick(newer.ask)))
-    return Case("corrected fact", tuple(talk.messages), (), Message("assistant", newer.sentence()), newer.value)
+    return Case("corrected fact", tuple(talk.messages), (), Message("assistant", talk.answer_to(newer)), newer.value)
 
 
 def all_cases(count: CountTokens, each: int = 200) -> Iterator[Case]:

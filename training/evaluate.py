@@ -5,7 +5,6 @@
 Every row greedy, held-out cases only (`training/cases.py`). Finished rows are kept in `--work`, so a run that was
 stopped goes on where it ended. Drafts and held-out loss come from the training code, which holds the MTP layer.
 """
-# ruff: noqa: E501
 
 from __future__ import annotations
 
@@ -33,8 +32,9 @@ from training.cases import (
     unknown_case,
 )
 from training.export import load
-from training.model import Model, Shape
+from training.model import Model
 from training.probe import held_out_loss, run_cases
+from training.shape import Shape
 
 HERE = Path(__file__).resolve().parent
 QUESTIONS = HERE / "free_questions.jsonl"
@@ -85,8 +85,10 @@ def run_row(engine: Engine, cases: Iterable[Case]) -> dict[str, Any]:
         content, calls = read_answer(stream.text(), case.tools)
         good = case.passes(content, calls)
         right, exact, n = right + good, exact + case.exact(content, calls), n + 1
-        if not good and len(misses) < 8:
-            misses.append({"asked": case.messages[-1].content[:120], "got": (content or str(calls))[:160]})
+        if not case.exact(content, calls) and len(misses) < 12:
+            wanted = case.answer.content or str(case.answer.calls)
+            asked = case.messages[-1].content[:120]
+            misses.append({"asked": asked, "wanted": wanted[:160], "got": (content or str(calls))[:160]})
     return {"right": right, "exact": exact, "n": n, "seconds": time.monotonic() - begun, "misses": misses}
 
 
@@ -95,7 +97,10 @@ def run_questions(engine: Engine) -> list[dict[str, Any]]:
     out = []
     for line in QUESTIONS.read_text().splitlines():
         q = json.loads(line)
-        stream = engine.submit(q["messages"], tools=q.get("tools", ()), temperature=0.0, max_tokens=120)
+        thought = {"enable_thinking": bool(q.get("thinking"))}
+        stream = engine.submit(
+            q["messages"], tools=q.get("tools", ()), template_kwargs=thought, temperature=0.0, max_tokens=160
+        )
         asked = q["messages"][-1].get("content") or ""
         out.append({"id": q["id"], "asked": asked, "answer": stream.text().strip(), "looks_for": q["looks_for"]})
     return out
@@ -125,21 +130,23 @@ def write_report(results: dict[str, Any], questions: list[dict[str, Any]], draft
         "# The bundled model, measured",
         "",
         "Written by `python -m training.evaluate`; every number comes from that command. Greedy decoding through",
-        f"`ninfer.Engine` on a CPU ({platform.machine()}, {threads} threads). All names, values, nouns, tools and phrasings",
-        "are held out from training. *right*: the value is in the answer (recall, persona, correction) or the whole answer",
-        "or call is exact (tools, results, unknown). *exact*: word for word the canonical answer.",
+        f"`ninfer.Engine` on a CPU ({platform.machine()}, {threads} threads). All names, values, nouns, tools and",
+        "phrasings are held out from training. *exact*: word for word the canonical answer, or the same calls with the",
+        "same JSON arguments; goals are judged by this column. *right*: the value stands in the answer as a whole word",
+        "(recall, persona, correction), otherwise the same as exact.",
         "",
-        "| row | cases | right | exact | goal |",
+        "| row | cases | exact | right | goal |",
         "|---|---|---|---|---|",
     ]
     for name, row in results.items():
-        share = row["right"] / row["n"]
+        share = row["exact"] / row["n"]
         lines.append(
-            f"| {name} | {row['n']} | {share:.1%} | {row['exact'] / row['n']:.1%} | {_mark(share, GOALS.get(name))} |"
+            f"| {name} | {row['n']} | {share:.1%} | {row['right'] / row['n']:.1%} | {_mark(share, GOALS.get(name))} |"
         )
     share = drafts["accepted"] / max(1, drafts["drafted"])
     lines += [
-        f"| MTP, 3 greedy drafts: accepted / drafted | {drafts['answers']} answers | {share:.1%} ({drafts['accepted']} / {drafts['drafted']}) | | {_mark(share, DRAFT_GOAL)} |",
+        f"| MTP, 3 greedy drafts: accepted / drafted | {drafts['answers']} answers | {share:.1%} "
+        f"({drafts['accepted']} / {drafts['drafted']}) | | {_mark(share, DRAFT_GOAL)} |",
         f"| held-out loss, nats a written token | 64 conversations | {drafts['loss']:.4f} | | |",
         "",
         "## Forty free questions",
@@ -153,7 +160,10 @@ def write_report(results: dict[str, Any], questions: list[dict[str, Any]], draft
     lines += [f"| {q['id']} | {cell(q['asked'])} | {cell(q['answer'])} | {cell(q['looks_for'])} |" for q in questions]
     lines += ["", "## Some misses", ""]
     for name, row in results.items():
-        lines += [f'- {name}: "{cell(m["asked"])}" got "{cell(m["got"])}"' for m in row["misses"][:3]]
+        lines += [
+            f'- {name}: "{cell(m["asked"])}" wanted "{cell(m["wanted"])}" got "{cell(m["got"])}"'
+            for m in row["misses"][:3]
+        ]
     return "\n".join(lines) + "\n"
 
 

@@ -1,5 +1,4 @@
-"""Happenings: somebody did something to something, somewhere, some time. Told once, asked by who, what, where or when."""
-# ruff: noqa: E501
+"""Happenings: somebody did something to something, somewhere, some time. Told once, asked in parts."""
 
 from __future__ import annotations
 
@@ -107,8 +106,15 @@ _SPOTS = (
     "airport",
     "zoo",
 )
-_WHAT = ("what did {I} {base}?", "do you know what {I} {past}?", "tell me what {I} {past}.", "what was it that {I} {past}?",
-         "what did I say {I} {past}?", "do you remember what {I} {past}?", "which thing did {I} {base}?")  # fmt: skip
+_WHAT = (
+    "what did {I} {base}?",
+    "do you know what {I} {past}?",
+    "tell me what {I} {past}.",
+    "what was it that {I} {past}?",
+    "what did I say {I} {past}?",
+    "do you remember what {I} {past}?",
+    "which thing did {I} {base}?",
+)
 _WHOM = (
     "who did {I} {base}?",
     "whom did {I} {base}?",
@@ -123,8 +129,12 @@ _WHO = (
     "who was it that {past} the {noun}?",
 )
 _WHO_MET = ("who {past} {noun}?", "do you know who {past} {noun}?", "tell me who {past} {noun}.")
-_WHERE = ("where did {I} {base} {the}{noun}?", "do you know where {I} {past} {the}{noun}?", "at which place did {I} {base} {the}{noun}?",
-          "tell me where {I} {past} {the}{noun}.")  # fmt: skip
+_WHERE = (
+    "where did {I} {base} {the}{noun}?",
+    "do you know where {I} {past} {the}{noun}?",
+    "at which place did {I} {base} {the}{noun}?",
+    "tell me where {I} {past} {the}{noun}.",
+)
 _MATE = (
     "who did {I} {base} {the}{noun} with?",
     "with whom did {I} {base} {the}{noun}?",

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file, save_file
 
-from training.model import Shape, Weights, fresh_weights, tensor_shapes
+from training.shape import Shape, Weights, fresh_weights, tensor_shapes
 
 SHARD_BYTES = 12_000_000
 INDEX = "model.safetensors.index.json"

@@ -1,5 +1,4 @@
 """The training loss: weighted next-token loss of the model and of the MTP layer, deeper drafts on sampled positions."""
-# ruff: noqa: E501
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ class Objective:
         self.nll: Any = torch.compile(weighted_nll, dynamic=False) if compiled else weighted_nll
 
     def __call__(self, ids: Tensor, weight: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
-        """Total to minimise, and the parts (main, draft 1, draft 2, draft 3). ids, weight [rows, t + AHEAD]; at [rows, p]."""
+        """Total to minimise, and the parts (main, drafts 1 to 3). ids, weight [rows, t + AHEAD]; at [rows, p]."""
         model, table = self.model, self.model.w["model.embed_tokens.weight"]
         rows, t = ids.shape[0], ids.shape[1] - AHEAD
         hidden, turns = model.hidden(ids[:, :t])

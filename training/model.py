@@ -1,17 +1,12 @@
 """The bundled model for training: Qwen3.5 text equations over flat [tokens, width] tensors, plus the MTP layer.
 
-Weights are a plain dict under the checkpoint's own names. Every stage works on a fixed number of tokens however they are
-cut into rows, so compiled stages serve all sequence lengths.
+Weights are a plain dict under the checkpoint's own names. Every stage works on a fixed number of tokens however they
+are cut into rows, so compiled stages serve all sequence lengths.
 """
-# ruff: noqa: E501
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,108 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from training import recurrence as R
-
-Weights = dict[str, Tensor]
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """Sizes from config.json."""
-
-    hidden: int
-    inner: int
-    vocab: int
-    kinds: tuple[str, ...]
-    heads: int
-    kv_heads: int
-    head_dim: int
-    gdn_heads: int
-    gdn_dim: int
-    taps: int
-    rotary: int
-    theta: float
-    eps: float
-
-    @classmethod
-    def load(cls, folder: Path) -> Shape:
-        """Read a config of the family's text class."""
-        c = json.loads((folder / "config.json").read_text())
-        assert c["linear_num_key_heads"] == c["linear_num_value_heads"]
-        assert c["linear_key_head_dim"] == c["linear_value_head_dim"] and c["tie_word_embeddings"]
-        rope = c["rope_parameters"]
-        return cls(
-            c["hidden_size"], c["intermediate_size"], c["vocab_size"], tuple(c["layer_types"]), c["num_attention_heads"], c["num_key_value_heads"],
-            c["head_dim"], c["linear_num_key_heads"], c["linear_key_head_dim"], c["linear_conv_kernel_dim"],
-            int(c["head_dim"] * rope["partial_rotary_factor"]), rope["rope_theta"], c["rms_norm_eps"],
-        )  # fmt: skip
-
-
-def _layer_shapes(s: Shape, prefix: str, full: bool) -> dict[str, tuple[int, ...]]:
-    wide = s.gdn_heads * s.gdn_dim
-    out: dict[str, tuple[int, ...]] = {
-        "input_layernorm.weight": (s.hidden,),
-        "post_attention_layernorm.weight": (s.hidden,),
-    }
-    if full:
-        d = s.head_dim
-        out |= {
-            "self_attn.q_proj.weight": (s.heads * 2 * d, s.hidden), "self_attn.k_proj.weight": (s.kv_heads * d, s.hidden),
-            "self_attn.v_proj.weight": (s.kv_heads * d, s.hidden), "self_attn.o_proj.weight": (s.hidden, s.heads * d),
-            "self_attn.q_norm.weight": (d,), "self_attn.k_norm.weight": (d,),
-        }  # fmt: skip
-    else:
-        out |= {
-            "linear_attn.in_proj_qkv.weight": (3 * wide, s.hidden), "linear_attn.in_proj_z.weight": (wide, s.hidden),
-            "linear_attn.in_proj_b.weight": (s.gdn_heads, s.hidden), "linear_attn.in_proj_a.weight": (s.gdn_heads, s.hidden),
-            "linear_attn.conv1d.weight": (3 * wide, 1, s.taps), "linear_attn.A_log": (s.gdn_heads,), "linear_attn.dt_bias": (s.gdn_heads,),
-            "linear_attn.norm.weight": (s.gdn_dim,), "linear_attn.out_proj.weight": (s.hidden, wide),
-        }  # fmt: skip
-    out |= {
-        "mlp.gate_proj.weight": (s.inner, s.hidden),
-        "mlp.up_proj.weight": (s.inner, s.hidden),
-        "mlp.down_proj.weight": (s.hidden, s.inner),
-    }
-    return {prefix + name: shape for name, shape in out.items()}
-
-
-def tensor_shapes(s: Shape) -> dict[str, tuple[int, ...]]:
-    """Every tensor of the checkpoint, in file order."""
-    out: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (s.vocab, s.hidden)}
-    for i, kind in enumerate(s.kinds):
-        out |= _layer_shapes(s, f"model.layers.{i}.", kind == "full_attention")
-    out["model.norm.weight"] = (s.hidden,)
-    out["mtp.fc.weight"] = (s.hidden, 2 * s.hidden)
-    out |= {f"mtp.{name}.weight": (s.hidden,) for name in ("pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm")}
-    return out | _layer_shapes(s, "mtp.layers.0.", True)
-
-
-def fresh_weights(s: Shape, seed: int, device: torch.device) -> Weights:
-    """Initial weights, decided by the seed."""
-    gen = torch.Generator().manual_seed(seed)
-    weights: Weights = {}
-    for name, shape in tensor_shapes(s).items():
-        if name.endswith("A_log"):
-            w = torch.empty(shape).uniform_(1, 16, generator=gen).log()
-        elif name.endswith("dt_bias"):
-            dt = torch.empty(shape).uniform_(math.log(1e-3), math.log(1e-1), generator=gen).exp()
-            w = dt + torch.log(-torch.expm1(-dt))
-        elif name.endswith("conv1d.weight"):
-            w = torch.empty(shape).uniform_(-0.5, 0.5, generator=gen)
-        elif name.endswith("linear_attn.norm.weight"):
-            w = torch.ones(shape)
-        elif len(shape) == 1:
-            w = torch.zeros(shape)
-        else:
-            std = (
-                0.02 / math.sqrt(2 * len(s.kinds))
-                if name.endswith(("o_proj.weight", "out_proj.weight", "down_proj.weight"))
-                else 0.02
-            )
-            w = torch.empty(shape).normal_(
-                0, std * (1.5 if std == 0.02 and "embed" not in name else 1.0), generator=gen
-            )
-        weights[name] = w.to(device).requires_grad_()
-    return weights
+from training.shape import Shape, Weights
 
 
 # ---- stages: pure functions on flat tensors ------------------------------------------------------------
@@ -135,9 +29,23 @@ def linear(x: Tensor, w: Tensor) -> Tensor:
     return F.linear(x, w.to(x.dtype))
 
 
-def gdn_front(x: Tensor, pos: Tensor, ln: Tensor, qkv: Tensor, z: Tensor, b: Tensor, a: Tensor, conv: Tensor, a_log: Tensor, dt: Tensor,
-              dtype: torch.dtype) -> tuple[Tensor, ...]:  # fmt: skip
-    """Projections, causal convolution and gates: q, k, v [chunks * heads, 64, d] and g, beta [chunks * heads, 64] in float32, z."""
+def gdn_front(
+    x: Tensor,
+    pos: Tensor,
+    ln: Tensor,
+    qkv: Tensor,
+    z: Tensor,
+    b: Tensor,
+    a: Tensor,
+    conv: Tensor,
+    a_log: Tensor,
+    dt: Tensor,
+    dtype: torch.dtype,
+) -> tuple[Tensor, ...]:
+    """Projections, causal convolution and gates.
+
+    q, k, v [chunks * heads, 64, d], g and beta [chunks * heads, 64] in float32, and z.
+    """
     h = norm_offset(x, ln).to(dtype)
     mixed = linear(h, qkv).float()
     taps = conv.shape[-1]
@@ -171,8 +79,18 @@ def gdn_back(x: Tensor, o: Tensor, z: Tensor, norm: Tensor, out: Tensor) -> Tens
     return x + linear(o.reshape(n, -1).to(z.dtype), out).float()
 
 
-def attention_front(x: Tensor, cos: Tensor, sin: Tensor, ln: Tensor, qw: Tensor, kw: Tensor, vw: Tensor, qn: Tensor, kn: Tensor,
-                    dtype: torch.dtype) -> tuple[Tensor, ...]:  # fmt: skip
+def attention_front(
+    x: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    ln: Tensor,
+    qw: Tensor,
+    kw: Tensor,
+    vw: Tensor,
+    qn: Tensor,
+    kn: Tensor,
+    dtype: torch.dtype,
+) -> tuple[Tensor, ...]:
     """q, gate [n, heads, d] and rotated k, raw v [n, kv heads, d]."""
     h = norm_offset(x, ln).to(dtype)
     n, d = x.shape[0], qn.shape[0]
@@ -207,8 +125,17 @@ def mtp_front(e: Tensor, h: Tensor, we: Tensor, wh: Tensor, fc: Tensor, dtype: t
 
 
 _STAGES: tuple[Callable[..., Any], ...] = (
-    gdn_front, gdn_back, attention_front, attention_back, mlp, mtp_front, norm_offset, R.chunk_products, R.chunk_updates, R.chunk_outputs,
-)  # fmt: skip
+    gdn_front,
+    gdn_back,
+    attention_front,
+    attention_back,
+    mlp,
+    mtp_front,
+    norm_offset,
+    R.chunk_products,
+    R.chunk_updates,
+    R.chunk_outputs,
+)
 
 
 _WORTHWHILE = frozenset(("gdn_front", "chunk_products"))
@@ -250,9 +177,18 @@ class Model:
         w, run = self.w, self.run
         n = p + "linear_attn."
         q, k, v, g, beta, z = run.gdn_front(
-            x, pos, w[p + "input_layernorm.weight"], w[n + "in_proj_qkv.weight"], w[n + "in_proj_z.weight"], w[n + "in_proj_b.weight"],
-            w[n + "in_proj_a.weight"], w[n + "conv1d.weight"], w[n + "A_log"], w[n + "dt_bias"], self.dtype,
-        )  # fmt: skip
+            x,
+            pos,
+            w[p + "input_layernorm.weight"],
+            w[n + "in_proj_qkv.weight"],
+            w[n + "in_proj_z.weight"],
+            w[n + "in_proj_b.weight"],
+            w[n + "in_proj_a.weight"],
+            w[n + "conv1d.weight"],
+            w[n + "A_log"],
+            w[n + "dt_bias"],
+            self.dtype,
+        )
         o = R.gated_delta(q, k, v, g, beta, rows, run)
         return run.gdn_back(x, o, z, w[n + "norm.weight"], w[n + "out_proj.weight"])
 
@@ -261,9 +197,16 @@ class Model:
         w, run, s = self.w, self.run, self.shape
         n = p + "self_attn."
         q, gate, k, v = run.attention_front(
-            x, *turns, w[p + "input_layernorm.weight"], w[n + "q_proj.weight"], w[n + "k_proj.weight"], w[n + "v_proj.weight"],
-            w[n + "q_norm.weight"], w[n + "k_norm.weight"], self.dtype,
-        )  # fmt: skip
+            x,
+            *turns,
+            w[p + "input_layernorm.weight"],
+            w[n + "q_proj.weight"],
+            w[n + "k_proj.weight"],
+            w[n + "v_proj.weight"],
+            w[n + "q_norm.weight"],
+            w[n + "k_norm.weight"],
+            self.dtype,
+        )
         cut = lambda t: t.reshape(rows, -1, t.shape[1], s.head_dim).transpose(1, 2)  # noqa: E731
         kk, vv = cut(k), cut(v)
         o = F.scaled_dot_product_attention(cut(q), kk, vv, is_causal=True, enable_gqa=True)
@@ -322,7 +265,10 @@ class Model:
         return self.run.norm_offset(x, w["mtp.norm.weight"]), k, v
 
     def mtp_chain(self, at: Tensor, tokens: Tensor, first: Tensor, k: Tensor, v: Tensor) -> list[Tensor]:
-        """Rows of the deeper drafts. at [rows, p]: positions whose first draft is `first` [rows, p, width]; tokens [rows, p, depth]."""
+        """Rows of the deeper drafts.
+
+        at [rows, p]: positions whose first draft is `first` [rows, p, width]; tokens [rows, p, depth].
+        """
         w, s = self.w, self.shape
         rows, points = at.shape
         base_k, base_v = k.repeat_interleave(s.heads // s.kv_heads, 1), v.repeat_interleave(s.heads // s.kv_heads, 1)
@@ -343,9 +289,16 @@ class Model:
                 self.dtype,
             )
             q, gate, kk, vv = attention_front(
-                x, *self.turns(at.reshape(-1) + 1 + depth), w["mtp.layers.0.input_layernorm.weight"], w[n + "q_proj.weight"], w[n + "k_proj.weight"],
-                w[n + "v_proj.weight"], w[n + "q_norm.weight"], w[n + "k_norm.weight"], self.dtype,
-            )  # fmt: skip
+                x,
+                *self.turns(at.reshape(-1) + 1 + depth),
+                w["mtp.layers.0.input_layernorm.weight"],
+                w[n + "q_proj.weight"],
+                w[n + "k_proj.weight"],
+                w[n + "v_proj.weight"],
+                w[n + "q_norm.weight"],
+                w[n + "k_norm.weight"],
+                self.dtype,
+            )
             extra_k.append(kk.view(rows, points, s.kv_heads, -1).repeat_interleave(s.heads // s.kv_heads, 2))
             extra_v.append(vv.view(rows, points, s.kv_heads, -1).repeat_interleave(s.heads // s.kv_heads, 2))
             q = q.view(rows, points, s.heads, -1)

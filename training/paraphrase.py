@@ -1,5 +1,4 @@
-"""Paraphrases by composition: a lead, a core, a tail, fillers in between. Training only; evaluation keeps its own plain lists."""
-# ruff: noqa: E501
+"""Paraphrases by composition: a lead, a core, a tail, fillers in between. Evaluation keeps its own plain lists."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""The cases on the training model itself, teacher-forced: greedy decoding gives the wanted answer exactly when every token of it is the argmax."""
-# ruff: noqa: E501
+"""The cases on the training model itself, teacher-forced.
+
+Greedy decoding gives the wanted answer exactly when every token of it is the argmax.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,10 @@ from training.data import AHEAD, DEPTH, Marks, encode
 from training.dialogues import conversation
 from training.export import load
 from training.loss import weighted_nll
-from training.model import Model, Shape
+from training.model import Model
 from training.recurrence import CHUNK
 from training.render import Message, assistant_body, render
+from training.shape import Shape
 
 OPEN_ANSWER = "<|im_start|>assistant\n<think>\n\n</think>\n\n"
 OPEN_THOUGHT = "<|im_start|>assistant\n<think>\n"
@@ -158,7 +161,8 @@ def report(model: Model, folder: Path, each: int, tokens: int) -> Scores:
     for row, share in scores.right.items():
         print(f"{row:24s} {share:.3f}")
     print(
-        f"drafts accepted {scores.accepted}/{scores.drafted} = {scores.accepted / max(1, scores.drafted):.3f}   held-out loss {scores.loss:.4f}"
+        f"drafts accepted {scores.accepted}/{scores.drafted} = {scores.accepted / max(1, scores.drafted):.3f}"
+        f"   held-out loss {scores.loss:.4f}"
     )
     for miss in scores.misses[:: max(1, len(scores.misses) // 40)]:
         print("  miss", miss)

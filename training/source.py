@@ -1,9 +1,8 @@
 """Seeded values for both worlds: training draws from syllable set A, evaluation (`held_out`) from the disjoint set B.
 
-The two sets share nothing that has to be remembered: invented names are built from disjoint syllables, numbers fall into
-disjoint residue classes, ordinary words belong to training alone.
+The two sets share nothing that has to be remembered: invented names are built from disjoint syllables, numbers fall
+into disjoint residue classes, ordinary words belong to training alone.
 """
-# ruff: noqa: E501
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
 """The bundled model's own byte-level BPE: trained on generator text, with the family's pipeline and added tokens.
 
-Merges come in two ranks. Inner merges are learned on bare words. Prefix merges (a space, a quote, an underscore glued to
-the first piece) come after all of them, so a word has the same pieces wherever it stands and only its first piece
+Merges come in two ranks. Inner merges are learned on bare words. Prefix merges (a space, a quote, an underscore glued
+to the first piece) come after all of them, so a word has the same pieces wherever it stands and only its first piece
 differs: copying a name into another place is copying tokens.
 """
-# ruff: noqa: E501
 
 from __future__ import annotations
 
@@ -23,7 +22,10 @@ from training.source import Source
 
 BASE_ENTRIES = 4000
 INNER_ENTRIES = 2400  # bytes and inner merges; the rest are prefix merges
-SPLIT = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+SPLIT = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}"
+    r"| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 _SPACE = "\u0120"  # how the byte alphabet writes a space
 _GLUED = r"[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+"
 # (text, special): the family's order
@@ -32,12 +34,14 @@ ADDED: tuple[tuple[str, bool], ...] = tuple(
     for special, texts in (
         (
             True,
-            "<|endoftext|> <|im_start|> <|im_end|> <|object_ref_start|> <|object_ref_end|> <|box_start|> <|box_end|> <|quad_start|> <|quad_end|>",
+            "<|endoftext|> <|im_start|> <|im_end|> <|object_ref_start|> <|object_ref_end|> <|box_start|> <|box_end"
+            "|> <|quad_start|> <|quad_end|>",
         ),
         (True, "<|vision_start|> <|vision_end|> <|vision_pad|> <|image_pad|> <|video_pad|>"),
         (
             False,
-            "<tool_call> </tool_call> <|fim_prefix|> <|fim_middle|> <|fim_suffix|> <|fim_pad|> <|repo_name|> <|file_sep|>",
+            "<tool_call> </tool_call> <|fim_prefix|> <|fim_middle|> <|fim_suffix|> <|fim_pad|> <|repo_name|> <"
+            "|file_sep|>",
         ),
         (False, "<tool_response> </tool_response> <think> </think>"),
         (
@@ -117,10 +121,20 @@ def config(tokenizer: Tokenizer, template: str) -> dict[str, object]:
         str(tokenizer.token_to_id(text)): {"content": text, **flags, "special": special} for text, special in ADDED
     }
     return {
-        "add_bos_token": False, "add_prefix_space": False, "added_tokens_decoder": decoder, "bos_token": None, "chat_template": template,
-        "clean_up_tokenization_spaces": False, "eos_token": "<|im_end|>", "errors": "replace", "model_max_length": 8192, "pad_token": "<|endoftext|>",
-        "split_special_tokens": False, "tokenizer_class": "Qwen2Tokenizer", "unk_token": None,
-    }  # fmt: skip
+        "add_bos_token": False,
+        "add_prefix_space": False,
+        "added_tokens_decoder": decoder,
+        "bos_token": None,
+        "chat_template": template,
+        "clean_up_tokenization_spaces": False,
+        "eos_token": "<|im_end|>",
+        "errors": "replace",
+        "model_max_length": 8192,
+        "pad_token": "<|endoftext|>",
+        "split_special_tokens": False,
+        "tokenizer_class": "Qwen2Tokenizer",
+        "unk_token": None,
+    }
 
 
 def main() -> None:

@@ -1,51 +1,30 @@
 """Episodes with tools: requests, calls, results, missing arguments, requests that no tool fits."""
-# ruff: noqa: E501
 
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from training import tools as tool_maker
 from training.phrases.tool_texts import UNRELATED_ANSWER
 from training.render import Message
-from training.source import Source
+from training.talk_episodes import TalkEpisodes
+from training.turns import ANSWER, CALL
 from training.world import Fact
 
-ANSWER, CALL = 1.0, 1.0
 _RESULT_ASK = (
-    "what was the {k}?", "what was the {k} again?", "what did the tool say about the {k}?", "and the {k} was?", "what {k} did you find?",
-    "do you remember the {k}?", "tell me the {k} again.", "repeat the {k} please.",
-)  # fmt: skip
+    "what was the {k}?",
+    "what was the {k} again?",
+    "what did the tool say about the {k}?",
+    "and the {k} was?",
+    "what {k} did you find?",
+    "do you remember the {k}?",
+    "tell me the {k} again.",
+    "repeat the {k} please.",
+)
 
 
-class ToolEpisodes:
-    """The tool half of a dialogue; `training.dialogues.Dialogue` is the other half and owns the state."""
-
-    s: Source
-    tools: list[tool_maker.Tool]
-
-    def user(self, text: str, *, keep_focus: bool = False) -> None:
-        """Write a user turn."""
-        raise NotImplementedError
-
-    def reply(
-        self, text: str, weight: float, thought: str, calls: list[tuple[str, dict[str, Any]]] | None = None
-    ) -> None:
-        """Write an assistant turn."""
-        raise NotImplementedError
-
-    def add(self, message: Message) -> None:
-        """Append a turn."""
-        raise NotImplementedError
-
-    def learn(self, fact: Fact) -> None:
-        """Remember a fact."""
-        raise NotImplementedError
-
-    def outside(self) -> None:
-        """Talk about what nobody told."""
-        raise NotImplementedError
+class ToolEpisodes(TalkEpisodes):
+    """The part of a dialogue that uses tools."""
 
     def use_tool(self) -> None:
         """Request, one or two calls, results, answer; sometimes a missing argument first."""

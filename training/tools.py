@@ -1,5 +1,4 @@
 """Random tools, requests for them in words, the calls that follow and results with their one canonical answer."""
-# ruff: noqa: E501
 
 from __future__ import annotations
 
@@ -75,8 +74,21 @@ _ASKABLE = frozenset(
         "measure",
     )
 )
-_GROUPS = {"int": "amount", "number": "amount", "phrase": "text", "oneword": "text", "title": "text", "colour": "text", "time": "when", "date": "when",
-           "weekday": "when", "symbol": "code", "names": "name", "words": "text", "numbers": "amount"}  # fmt: skip
+_GROUPS = {
+    "int": "amount",
+    "number": "amount",
+    "phrase": "text",
+    "oneword": "text",
+    "title": "text",
+    "colour": "text",
+    "time": "when",
+    "date": "when",
+    "weekday": "when",
+    "symbol": "code",
+    "names": "name",
+    "words": "text",
+    "numbers": "amount",
+}
 _SIZES = ("small", "medium", "large", "tiny", "huge")
 _UNITS = ("celsius", "fahrenheit", "km", "miles", "kilos", "pounds", "metres", "metric", "imperial")
 
@@ -141,12 +153,31 @@ def make_tool(s: Source) -> Tool:
 def _phrase(s: Source) -> str:
     if s.held_out:
         return " ".join(s.invented(False) for _ in range(2 + s.below(2)))
-    return s.pick((
-        lambda: " ".join(s.word(W.COMMON, 0.8) for _ in range(1 + s.below(4))),
-        lambda: s.pick(("I will be late", "call me back", "see you at {t}", "happy birthday {n}", "dinner is ready", "hello {n}", "the {o} is here", "meet me in {p}",
-                        "do not forget the {o}", "buy {f}", "I am in {p}", "where are you", "good morning {n}", "see you soon", "bring the {o}", "{f} and {f}"))
-        .format(t=s.time(), n=s.name(), o=s.pick(W.OBJECTS), p=s.place(), f=s.pick(W.FOODS)),
-    ))()  # fmt: skip
+    return s.pick(
+        (
+            lambda: " ".join(s.word(W.COMMON, 0.8) for _ in range(1 + s.below(4))),
+            lambda: s.pick(
+                (
+                    "I will be late",
+                    "call me back",
+                    "see you at {t}",
+                    "happy birthday {n}",
+                    "dinner is ready",
+                    "hello {n}",
+                    "the {o} is here",
+                    "meet me in {p}",
+                    "do not forget the {o}",
+                    "buy {f}",
+                    "I am in {p}",
+                    "where are you",
+                    "good morning {n}",
+                    "see you soon",
+                    "bring the {o}",
+                    "{f} and {f}",
+                )
+            ).format(t=s.time(), n=s.name(), o=s.pick(W.OBJECTS), p=s.place(), f=s.pick(W.FOODS)),
+        )
+    )()
 
 
 def _joined(values: list[str]) -> str:
@@ -159,11 +190,21 @@ def _value(s: Source, p: Param) -> tuple[Json, str]:
         v = s.pick(p.choices)
         return v, v
     simple = {
-        "place": s.place, "name": s.name, "title": s.title, "code": s.code, "date": s.date, "time": s.time, "phrase": lambda: _phrase(s),
-        "oneword": lambda: s.word(W.COMMON + W.FOODS + W.OBJECTS, 0.7), "symbol": lambda: "".join(s.pick("ABCDEFGHKLMNPRSTUVXZ") for _ in range(2 + s.below(3))),
-        "weekday": lambda: s.pick(W.DAYS), "colour": lambda: s.word(W.COLOURS, 0.8), "size": lambda: s.pick(_SIZES), "unit": lambda: s.pick(_UNITS),
+        "place": s.place,
+        "name": s.name,
+        "title": s.title,
+        "code": s.code,
+        "date": s.date,
+        "time": s.time,
+        "phrase": lambda: _phrase(s),
+        "oneword": lambda: s.word(W.COMMON + W.FOODS + W.OBJECTS, 0.7),
+        "symbol": lambda: "".join(s.pick("ABCDEFGHKLMNPRSTUVXZ") for _ in range(2 + s.below(3))),
+        "weekday": lambda: s.pick(W.DAYS),
+        "colour": lambda: s.word(W.COLOURS, 0.8),
+        "size": lambda: s.pick(_SIZES),
+        "unit": lambda: s.pick(_UNITS),
         "language": lambda: s.pick(W.LANGUAGES),
-    }  # fmt: skip
+    }
     if p.kind in simple:
         text = s.cased(simple[p.kind]())
         return text, text

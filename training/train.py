@@ -1,5 +1,4 @@
-"""Train the bundled model on one GPU by the clock: `python -m training.train --minutes 15`. Resumes from its last save."""
-# ruff: noqa: E501
+"""Train the bundled model on one GPU by the clock: `python -m training.train`. Goes on from its last save."""
 
 from __future__ import annotations
 
@@ -15,7 +14,8 @@ import torch
 from training.data import Batch, Feeder
 from training.export import load, save
 from training.loss import Objective
-from training.model import Model, Shape, Weights, fresh_weights
+from training.model import Model
+from training.shape import Shape, Weights, fresh_weights
 
 # up to this share of the time: row lengths and their shares of the batches
 SCHEDULE: tuple[tuple[float, dict[int, float]], ...] = (
@@ -224,7 +224,8 @@ class Run:
                 if self.step % 100 == 0 or self.device.type == "cpu":
                     line = " ".join(f"{x:.4f}" for x in parts)
                     print(
-                        f"{now - begun:7.1f}s {self.progress:5.3f} step {self.step} rows {made[0].shape} loss {line} {rate / 1e6:.3f} Mtok/s queue {feeder.queue.qsize()}",
+                        f"{now - begun:7.1f}s {self.progress:5.3f} step {self.step} rows {made[0].shape} loss {line} "
+                        f"{rate / 1e6:.3f} Mtok/s queue {feeder.queue.qsize()}",
                         flush=True,
                     )
                     assert math.isfinite(parts[0])

@@ -1,5 +1,7 @@
-"""Telling and asking facts. Markers: {my} {I} {me} {am} {have} {do} {s} follow the person, {v} is the value, {np} the noun."""
-# ruff: noqa: E501
+"""Telling and asking facts.
+
+Markers: {my} {I} {me} {am} {have} {do} {s} follow the person, {v} is the value, {np} the noun.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
 """Material for random tools: verbs, nouns, parameters, how a user asks for a call, what results look like."""
-# ruff: noqa: E501
 
 from __future__ import annotations
 
@@ -8,22 +7,37 @@ from training.phrases import phrases
 # function-name verb, how a description starts, how a user says it
 VERBS = tuple(
     tuple(part.split("/"))
-    for part in """get/Get/get|find/Find/find|search/Search/search for|book/Book/book|order/Order/order|send/Send/send|create/Create/create|add/Add/add|delete/Delete/delete|set/Set/set|start/Start/start
-    |stop/Stop/stop|check/Check/check|show/Show/show me|read/Read/read|write/Write/write|open/Open/open|close/Close/close|list/List/list|update/Update/update|cancel/Cancel/cancel|play/Play/play
-    |buy/Buy/buy|pay/Pay/pay|turn_on/Turn on/turn on|turn_off/Turn off/turn off|look_up/Look up/look up|calculate/Calculate/calculate|convert/Convert/convert|translate/Translate/translate
-    |schedule/Schedule/schedule|reserve/Reserve/reserve|move/Move/move|print/Print/print|save/Save/save|count/Count/count|fetch/Fetch/fetch|measure/Measure/measure|lock/Lock/lock|track/Track/track
-    |rename/Rename/rename|share/Share/share|make/Make/make|remove/Remove/remove|query/Query/query|lookup/Look up/look up|submit/Submit/submit|report/Report/report""".replace("\n    ", "").split("|")
-)  # fmt: skip
+    for part in """get/Get/get|find/Find/find|search/Search/search for|book/Book/book|order/Order/order|send/Send/send
+    |create/Create/create|add/Add/add|delete/Delete/delete|set/Set/set|start/Start/start|stop/Stop/stop
+    |check/Check/check|show/Show/show me|read/Read/read|write/Write/write|open/Open/open|close/Close/close
+    |list/List/list|update/Update/update|cancel/Cancel/cancel|play/Play/play|buy/Buy/buy|pay/Pay/pay
+    |turn_on/Turn on/turn on|turn_off/Turn off/turn off|look_up/Look up/look up|calculate/Calculate/calculate
+    |convert/Convert/convert|translate/Translate/translate|schedule/Schedule/schedule|reserve/Reserve/reserve
+    |move/Move/move|print/Print/print|save/Save/save|count/Count/count|fetch/Fetch/fetch|measure/Measure/measure
+    |lock/Lock/lock|track/Track/track|rename/Rename/rename|share/Share/share|make/Make/make|remove/Remove/remove
+    |query/Query/query|lookup/Look up/look up|submit/Submit/submit|report/Report/report""".replace("\n    ", "").split(
+        "|"
+    )
+)
 NOUNS = tuple(
-    """weather|forecast|ticket|table|room|flight|train|message|email|note|timer|alarm|reminder|event|meeting|song|playlist|light|lamp|heating|door|window|order|pizza|taxi|car|bike|book|file|folder
-    |photo|report|invoice|payment|price|stock|news|recipe|route|distance|map|contact|phone number|address|calendar|task|shopping list|parcel|package|letter|document|user|account|balance|score|game
-    |movie|hotel|restaurant|doctor|appointment|lesson|course|exchange rate|currency|temperature|sensor|camera|printer|robot|plant|pet|bus|ferry|number|word|sentence|text|unit|date|time|holiday
-    |tax|sum|total|product|item|review|rating|delivery|status|server|backup|log|database|record|customer|team|player""".replace("\n    ", "").split("|")
-)  # fmt: skip
+    """weather|forecast|ticket|table|room|flight|train|message|email|note|timer|alarm|reminder|event|meeting|song
+    |playlist|light|lamp|heating|door|window|order|pizza|taxi|car|bike|book|file|folder|photo|report|invoice
+    |payment|price|stock|news|recipe|route|distance|map|contact|phone number|address|calendar|task|shopping list
+    |parcel|package|letter|document|user|account|balance|score|game|movie|hotel|restaurant|doctor|appointment
+    |lesson|course|exchange rate|currency|temperature|sensor|camera|printer|robot|plant|pet|bus|ferry|number|word
+    |sentence|text|unit|date|time|holiday|tax|sum|total|product|item|review|rating|delivery|status|server|backup
+    |log|database|record|customer|team|player""".replace("\n    ", "").split("|")
+)
 VERBS_HELD_OUT = (
-    ("dispatch", "Dispatch", "dispatch"), ("inspect", "Inspect", "inspect"), ("summon", "Summon", "summon"), ("archive", "Archive", "archive"),
-    ("assemble", "Assemble", "assemble"), ("verify", "Verify", "verify"), ("polish", "Polish", "polish"), ("obtain", "Obtain", "obtain"),
-)  # fmt: skip
+    ("dispatch", "Dispatch", "dispatch"),
+    ("inspect", "Inspect", "inspect"),
+    ("summon", "Summon", "summon"),
+    ("archive", "Archive", "archive"),
+    ("assemble", "Assemble", "assemble"),
+    ("verify", "Verify", "verify"),
+    ("polish", "Polish", "polish"),
+    ("obtain", "Obtain", "obtain"),
+)
 NOUNS_HELD_OUT = (
     "drone",
     "greenhouse",
@@ -58,8 +72,18 @@ PARAMS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
     ("artist", "name", "Name of the artist", ("by {v}", "from {v}")),
     ("title", "title", "The title", ('titled "{v}"', "called {v}", "with the title {v}", "named {v}")),
     ("query", "phrase", "What to search", ('"{v}"', "about {v}", "for {v}", "with the query {v}")),
-    ("text", "phrase", "The text", ('"{v}"', "saying {v}", "with the text {v}", 'with the text "{v}"', "that says {v}")),
-    ("message", "phrase", "The message text", ('"{v}"', "saying {v}", 'with the message "{v}"', "that says {v}", "with the words {v}")),
+    (
+        "text",
+        "phrase",
+        "The text",
+        ('"{v}"', "saying {v}", "with the text {v}", 'with the text "{v}"', "that says {v}"),
+    ),
+    (
+        "message",
+        "phrase",
+        "The message text",
+        ('"{v}"', "saying {v}", 'with the message "{v}"', "that says {v}", "with the words {v}"),
+    ),
     ("subject", "phrase", "The subject line", ("about {v}", "with the subject {v}", 'with subject "{v}"')),
     ("note", "phrase", "A note", ("with the note {v}", 'with the note "{v}"')),
     ("topic", "oneword", "The topic", ("about {v}", "on {v}", "on the topic {v}")),
@@ -102,7 +126,7 @@ PARAMS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
     ("tags", "words", "List of tags", ("with the tags {v}", "tagged {v}")),
     ("items", "words", "List of items", ("with {v}", "for {v}", "with the items {v}")),
     ("numbers", "numbers", "List of numbers", ("of {v}", "for {v}", "with the numbers {v}")),
-)  # fmt: skip
+)
 PARAMS_HELD_OUT: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
     ("lagoon", "place", "The lagoon", ("at the lagoon {v}", "at lagoon {v}")),
     ("village", "place", "The village", ("in the village {v}", "in the village of {v}")),
@@ -114,7 +138,7 @@ PARAMS_HELD_OUT: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
     ("slogan", "oneword", "The slogan", ("with the slogan {v}", "under the slogan {v}")),
     ("takeoff", "time", "Time of takeoff", ("with takeoff at {v}", "taking off at {v}")),
     ("deputies", "names", "Names of the deputies", ("with the deputies {v}", "together with deputies {v}")),
-)  # fmt: skip
+)
 
 ODD_WAYS = (
     "with the {p} {v}",
@@ -174,10 +198,27 @@ REQUEST = phrases(
     """,
 )
 ASKED = (
-    "what is the {what}?", "what is the {what}?", "what's the {what}?", "how is the {what}?", "tell me the {what}.", "do you know the {what}?", "I want to know the {what}.",
-    "I need the {what}.", "give me the {what}.", "which is the {what}?", "{what}?", "{what} please", "what about the {what}?", "how about the {what}?", "please tell me the {what}.",
-    "can you tell me the {what}?", "could you tell me the {what}?", "what does the {what} say?", "is there a {what}?", "what is the current {what}?",
-)  # fmt: skip
+    "what is the {what}?",
+    "what is the {what}?",
+    "what's the {what}?",
+    "how is the {what}?",
+    "tell me the {what}.",
+    "do you know the {what}?",
+    "I want to know the {what}.",
+    "I need the {what}.",
+    "give me the {what}.",
+    "which is the {what}?",
+    "{what}?",
+    "{what} please",
+    "what about the {what}?",
+    "how about the {what}?",
+    "please tell me the {what}.",
+    "can you tell me the {what}?",
+    "could you tell me the {what}?",
+    "what does the {what} say?",
+    "is there a {what}?",
+    "what is the current {what}?",
+)
 EXPLICIT = (
     "with {p} {v}",
     "with {p} = {v}",
@@ -191,7 +232,8 @@ EXPLICIT = (
 )
 EXPLICIT_HELD_OUT = ("taking {v} as the {p}", "the {p} should be {v}", "let the {p} be {v}")
 ERRORS = (
-    "not found|timeout|no connection|access denied|invalid id|out of stock|service unavailable|unknown place|no such user|limit reached|bad request|already taken|not allowed|no results"
+    "not found|timeout|no connection|access denied|invalid id|out of stock|service unavailable|unknown place"
+    "|no such user|limit reached|bad request|already taken|not allowed|no results"
     "|wrong format|server error|permission denied|too many requests|internal error|missing field"
 )
 UNRELATED_ANSWER = "I have no tool for that."

@@ -13,20 +13,21 @@ torch = pytest.importorskip("torch")
 jinja2 = pytest.importorskip("jinja2")
 from tokenizers import Tokenizer  # noqa: E402
 
+from training import facts as facts_of  # noqa: E402
 from training import recurrence as R  # noqa: E402
 from training import words as W  # noqa: E402
-from training import world  # noqa: E402
 from training.cases import all_cases, call_case, recall_case  # noqa: E402
 from training.data import DEPTH, Marks, batch, encode  # noqa: E402
 from training.dialogues import conversation  # noqa: E402
 from training.export import load, save  # noqa: E402
 from training.loss import Objective  # noqa: E402
-from training.model import Model, Shape, Stages, fresh_weights  # noqa: E402
+from training.model import Model, Stages  # noqa: E402
 from training.phrases import facts as F  # noqa: E402
 from training.phrases import slots as S  # noqa: E402
 from training.phrases import smalltalk as T  # noqa: E402
 from training.phrases import tool_texts as TT  # noqa: E402
 from training.render import render  # noqa: E402
+from training.shape import Shape, fresh_weights  # noqa: E402
 from training.source import SYLLABLES_HELD_OUT, SYLLABLES_TRAIN, Source  # noqa: E402
 
 MODEL = Path(__file__).resolve().parents[3] / "src" / "ninfer" / "bundled_model"
@@ -82,9 +83,9 @@ def test_slot_phrasings_and_openers_are_disjoint() -> None:
 
 
 def test_nouns_and_tools_are_disjoint() -> None:
-    assert not {n for n, _ in world.NOUNS} & {n for n, _ in world.HELD_OUT_NOUNS}
+    assert not {n for n, _ in facts_of.NOUNS} & {n for n, _ in facts_of.HELD_OUT_NOUNS}
     loose = {*W.COMMON, *W.OBJECTS, *W.EVENTS, *W.HOBBIES}  # what a random noun may be built from
-    for noun, _ in world.HELD_OUT_NOUNS:
+    for noun, _ in facts_of.HELD_OUT_NOUNS:
         special = noun.removeprefix("favourite ").split()[0]
         assert special not in loose, noun
     assert not {v for v, _, _ in TT.VERBS} & {v for v, _, _ in TT.VERBS_HELD_OUT} and not {
