@@ -53,13 +53,17 @@ class Link:
 
     def history(self) -> list[int]:
         """All tokens from position 0."""
-        tokens = []
+        return [link.token for link in self.list_links()]
+
+    def list_links(self) -> list[Link]:
+        """All links from position 0, this one last."""
+        links = []
         link: Link | None = self
         while link is not None:
-            tokens.append(link.token)
+            links.append(link)
             link = link.parent
-        tokens.reverse()
-        return tokens
+        links.reverse()
+        return links
 
 
 def expected_tokens(

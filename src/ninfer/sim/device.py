@@ -273,38 +273,60 @@ class SimDevice:
         self._units_of_lane[row.lane] = units + 1
         is_new = state is not self._last_state.get(row.lane)
         self._check_pages(row, state, by_page=by_page, whole=is_new or units % self._check_every == 0)
-        kept = {cut.offset: cut.slot for cut in row.cuts if cut.slot is not None}
         count = len(row.token_ids)
-        for offset in range(count):
-            triple = (row.positions[offset], row.positions[count + offset], row.positions[2 * count + offset])
-            state = Link(state, row.token_ids[offset], triple)
-            index = row.start + offset
-            for pool, table in row.pages.items():
-                page = self._page(pool, PageId(table[index // PAGE_TOKENS]))
-                self._pages[pool][page][index % PAGE_TOKENS] = state
-            if offset + 1 in kept:
-                self._slots[self._slot(kept[offset + 1])] = state
+        axes = (row.positions[:count], row.positions[count : 2 * count], row.positions[2 * count :])
+        links: list[Link | None] = []
+        for token, *triple in zip(row.token_ids, *axes, strict=True):
+            state = Link(state, token, (triple[0], triple[1], triple[2]))
+            links.append(state)
+        for cut in row.cuts:
+            if cut.slot is not None:
+                self._slots[self._slot(cut.slot)] = links[cut.offset - 1]
+        for pool, table in row.pages.items():
+            self._write_pages(pool, table, row.start, links)
         self._slots[self._slot(row.write_slot)] = state
         self._last_state[row.lane] = state
         self.fed_tokens += count
 
     def _check_pages(self, row: UnitRow, state: Link | None, *, by_page: bool, whole: bool) -> None:
         """The tail always; the end of each page, or every token, when asked."""
+        history = state.list_links() if whole and state is not None else []
         for pool, table in row.pages.items():
             assert len(table) * PAGE_TOKENS >= row.start + len(row.token_ids), f"lane {row.lane}: too few pages"
             assert len(set(table)) == len(table) or not whole, f"lane {row.lane}: a page stands twice in a table"
+            if whole:
+                self._check_whole(row.lane, pool, table, history)
+                continue
             pages = self._pages[pool]
             link = state
             while link is not None:
                 index = link.length - 1
                 held = pages[self._page(pool, PageId(table[index // PAGE_TOKENS]))][index % PAGE_TOKENS]
                 assert held is link, f"lane {row.lane}: {pool.value} at {index} is {_say(held)}, not {_say(link)}"
-                if whole:
-                    link = link.parent
-                elif by_page:
-                    link = link.boundary if link.boundary is not link else link.parent and link.parent.boundary
-                else:
-                    link = None
+                if not by_page:
+                    break
+                link = link.boundary if link.boundary is not link else link.parent and link.parent.boundary
+
+    def _check_whole(self, lane: LaneId, pool: Pool, table: memoryview, history: list[Link]) -> None:
+        """Page by page; links are equal only to themselves."""
+        pages = self._pages[pool]
+        for first in range(0, len(history), PAGE_TOKENS):
+            page = self._page(pool, PageId(table[first // PAGE_TOKENS]))
+            wanted = history[first : first + PAGE_TOKENS]
+            held = pages[page][: len(wanted)]
+            if held != wanted:
+                at = next(index for index, link in enumerate(wanted) if held[index] is not link)
+                words = f"{pool.value} at {first + at} is {_say(held[at])}, not {_say(wanted[at])}"
+                raise AssertionError(f"lane {lane}: {words}")
+
+    def _write_pages(self, pool: Pool, table: memoryview, start: int, links: list[Link | None]) -> None:
+        stop = start + len(links)
+        at = start
+        while at < stop:
+            page = self._pages[pool][self._page(pool, PageId(table[at // PAGE_TOKENS]))]
+            end = min(stop, (at // PAGE_TOKENS + 1) * PAGE_TOKENS)
+            page[at % PAGE_TOKENS : at % PAGE_TOKENS + end - at] = links[at - start : end - start]
+            at = end
 
     def _draw(self, row: SampleRow) -> RunResult:
         state = self._slots[self._slot(row.slot)]

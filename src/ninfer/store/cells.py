@@ -169,7 +169,16 @@ class CellPool:
 
     def list_cells(self, state: CellState) -> list[int]:
         """Ids in that state, ascending. For audits."""
-        return [cell for cell in range(1, self.capacity + 1) if self._state[cell] == state]
+        wanted = int(state)
+        return [cell for cell, found in enumerate(self._state) if found == wanted and cell]
+
+    def list_owners(self) -> array[int]:
+        """Owners of every cell by id, scratch included. For audits."""
+        return self._refs
+
+    def list_readers(self) -> array[int]:
+        """Readers of every cell by id, scratch included. For audits."""
+        return self._readers
 
     def audit(self) -> None:
         """V-01: each cell is in one state and the states add up; references fit the state."""
@@ -177,16 +186,14 @@ class CellPool:
         assert len(self._state) == len(self._refs) == self.capacity + 1
         assert self._state[0] == CellState.FREE, "V-01: the scratch cell was given out"
         assert self._refs[0] == 0, "V-02: the scratch cell has an owner"
-        counts = dict.fromkeys(CellState, 0)
-        for cell in range(1, self.capacity + 1):
-            state = CellState(self._state[cell])
-            counts[state] += 1
-            assert 0 <= self._readers[cell] <= self._refs[cell], f"V-03: {name} cell {cell} has more readers than refs"
-            owned = state in (CellState.FILLING, CellState.LIVE)
-            assert (self._refs[cell] > 0) == owned, f"V-02: {name} cell {cell} is {state.name}, refs {self._refs[cell]}"
+        for cell, (state, refs, readers) in enumerate(zip(self._state, self._refs, self._readers, strict=True)):
+            assert 0 <= readers <= refs, f"V-03: {name} cell {cell} has more readers than refs"
+            owned = state >= CellState.FILLING
+            assert (refs > 0) == owned, f"V-02: {name} cell {cell} is {CellState(state).name}, refs {refs}"
         assert sorted(self._free) == self.list_cells(CellState.FREE), f"V-01: the free list of {name} differs"
-        assert counts[CellState.RESERVED] == self._reserved_cells, f"V-01: reserved cells of {name} differ"
-        assert counts[CellState.FILLING] == self._filling_cells, f"V-01: filling cells of {name} differ"
+        reserved, filling = (self._state.count(state) for state in (CellState.RESERVED, CellState.FILLING))
+        assert reserved == self._reserved_cells, f"V-01: reserved cells of {name} differ"
+        assert filling == self._filling_cells, f"V-01: filling cells of {name} differ"
 
     def _move(self, cell: int, state: CellState) -> None:
         before = CellState(self._state[cell])
