@@ -12,7 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ninfer.kernels.sampling import DrawInput, draw, reference
+from ninfer.kernels.sampling import DrawInput, cpu, draw, reference
 from ninfer.ports.sampling import SamplingParams
 
 VOCAB = 40
@@ -56,14 +56,22 @@ def draw_inputs(draw_: Any) -> DrawInput:
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(
-    rows=st.lists(draw_inputs(), min_size=1, max_size=8), seed=st.integers(0, 50), vocab=st.sampled_from([VOCAB, 31])
+    rows=st.lists(draw_inputs(), min_size=1, max_size=8),
+    seed=st.integers(0, 50),
+    vocab=st.sampled_from([VOCAB, 31]),
+    head=st.sampled_from([1, 4, 12, 128]),
 )
-def test_draws_equal_the_judge_in_any_batch(rows: list[DrawInput], seed: int, vocab: int) -> None:
-    """[decision 7] a pure function of the row alone; ids past the tokenizer's are never drawn."""
+def test_draws_equal_the_judge_in_any_batch(rows: list[DrawInput], seed: int, vocab: int, head: int) -> None:
+    """[decision 7] a pure function of the row alone; ids past the tokenizer's are never drawn.
+
+    `head`: of how many tokens the filters look at first, before all are sorted.
+    """
     logits = random_logits(len(rows), seed)
-    got = drawn(logits, rows, vocab)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cpu, "_HEAD_TOKENS", head)
+        got = drawn(logits, rows, vocab)
     for row, wanted in enumerate(rows):
         output = [] if wanted.output_ids is None else list(wanted.output_ids)
         values = reference.adjusted(logits[row].tolist(), wanted.params, output, wanted.mask, vocab)

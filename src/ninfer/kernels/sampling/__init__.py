@@ -13,6 +13,6 @@ State written: none. Aliasing: logits are consumed.
 
 from __future__ import annotations
 
-from .draw import DrawInput, Drawn, draw
+from .cpu import DrawInput, Drawn, draw
 
 __all__ = ["DrawInput", "Drawn", "draw"]

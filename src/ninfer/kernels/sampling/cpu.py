@@ -12,6 +12,10 @@ from torch import Tensor
 from ninfer.ports.sampling import SamplingParams, TokenLogprobs
 
 _FORBIDDEN = float("-inf")
+_HEAD_TOKENS = 128
+"""Filters rarely keep more tokens than this; finding so many is several times cheaper than sorting all."""
+
+_MASS_MARGIN = 1 + 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +80,10 @@ def _draw_random(logits: Tensor, rows: Sequence[DrawInput]) -> list[int]:
     # The largest becomes 0 first, so that no temperature, however small, makes an infinity.
     scaled = logits - logits.amax(-1, keepdim=True)
     scaled /= _column([wanted.params.temperature for wanted in rows]).to(logits.dtype)
-    kept = scaled.softmax(-1).double()
+    kept = scaled.softmax(-1)
     if any(wanted.params.top_k or wanted.params.top_p < 1 or wanted.params.min_p > 0 for wanted in rows):
         kept = _filter(kept, rows)
-    summed = kept.cumsum(-1)
+    summed = kept.double().cumsum(-1)
     total = summed[:, -1:]
     # uniform < 1, but the product may round up to the total, which no sum exceeds.
     target = torch.minimum(_column([wanted.uniform for wanted in rows]) * total, torch.nextafter(total, total * 0))
@@ -92,23 +96,55 @@ def _column(values: list[float]) -> Tensor:
 
 
 def _filter(probabilities: Tensor, rows: Sequence[DrawInput]) -> Tensor:
-    """Zero what top-k, top-p and min-p drop, for [B, V] in FP64."""
-    vocab = probabilities.shape[1]
-    ordered, ids = probabilities.sort(dim=-1, descending=True, stable=True)
-    ranks = torch.arange(vocab)
+    """Zero what top-k, top-p and min-p drop, for [B, V]."""
+    ordered, ids = _find_head(probabilities, rows) or probabilities.sort(dim=-1, descending=True, stable=True)
+    vocab, ranks = probabilities.shape[1], torch.arange(ordered.shape[1])
     keep = ranks < _column([wanted.params.top_k or vocab for wanted in rows])
-    masses = ordered * keep
-    before = masses.cumsum(-1) - masses
+    sums = (ordered.double() * keep).cumsum(-1)
+    # Top-p is a share of what top-k left: of the head's first part, or of everything.
+    ended = torch.tensor([[0 < wanted.params.top_k <= ordered.shape[1]] for wanted in rows])
+    total = torch.where(ended, sums[:, -1:], probabilities.double().sum(-1, keepdim=True))
     # 1 is off, not a mass: a sum that has rounded up to the total must not cut the tail.
-    masses_wanted = _column([wanted.params.top_p if wanted.params.top_p < 1 else float("inf") for wanted in rows])
-    keep &= before < masses_wanted * masses.sum(-1, keepdim=True)
+    wanted_mass = _column([wanted.params.top_p if wanted.params.top_p < 1 else float("inf") for wanted in rows])
+    keep[:, 1:] &= sums[:, :-1] < (wanted_mass * total)
     keep &= ordered >= _column([wanted.params.min_p for wanted in rows]) * ordered[:, :1]
     keep[:, 0] = True
     return torch.zeros_like(probabilities).scatter_(1, ids, ordered * keep)
 
 
+def _find_head(probabilities: Tensor, rows: Sequence[DrawInput]) -> tuple[Tensor, Tensor] | None:
+    """The largest probabilities in order, with their ids, if no row's filters can reach past them.
+
+    None: the whole vocabulary has to be sorted.
+    """
+    size = max(_HEAD_TOKENS, *(wanted.params.top_k for wanted in rows))
+    if size >= probabilities.shape[1]:
+        return None
+    values, ids = probabilities.topk(size, -1)
+    last = values[:, -1:]
+    if int((probabilities >= last).sum()) != values.numel():
+        return None  # equal ones on both sides of the edge: which belong to the head is a question of ids
+    mass, best = values.double().sum(-1).tolist(), values[:, 0].tolist()
+    whole = probabilities.double().sum(-1).tolist()
+    for row, wanted in enumerate(rows):
+        params = wanted.params
+        by_mass = params.top_p < 1 and mass[row] >= params.top_p * whole[row] * _MASS_MARGIN
+        by_floor = float(last[row]) < params.min_p * best[row]
+        if not (params.top_k or by_mass or by_floor):
+            return None
+    ids, _ = ids.sort(-1)
+    values, order = probabilities.gather(1, ids).sort(dim=-1, descending=True, stable=True)
+    return values, ids.gather(1, order)
+
+
 def _logprobs(logits: Tensor, token: int, alternatives: int) -> TokenLogprobs:
+    """Of the chosen token and of the largest ones; among equals the lower id comes first."""
     values = logits.log_softmax(-1)
-    best, ids = values.sort(descending=True, stable=True)
+    if not alternatives:
+        return TokenLogprobs(float(values[token]))
+    least = values.topk(min(alternatives, len(values))).values[-1]
+    ids = (values >= least).nonzero().squeeze(1)
+    best, order = values[ids].sort(descending=True, stable=True)
+    ids = ids[order]
     top = tuple(zip(ids[:alternatives].tolist(), best[:alternatives].tolist(), strict=True))
     return TokenLogprobs(float(values[token]), top)
