@@ -68,12 +68,15 @@ class WorkloadSpec:
     """How busy a world is. `mean_` values are tokens; `kinds` are event weights."""
 
     requests: int
+    callers: int
+    """Conversations at a time; with so many, requests mostly continue one."""
     arrival_cycles: int
     mean_prompt_tokens: int
     mean_output_tokens: int
     max_context: int
     kinds: dict[Kind, float]
-    retry_weight: float
+    retry_share: float
+    branch_share: float
     think_cycles: int
     sampled_share: float
     cancelled_share: float
@@ -101,6 +104,7 @@ class Workload:
         self._chance = chance
         self._left = spec.requests
         self._next_arrival = 0
+        self._is_postponed = False
         self._callers: list[_Caller] = []
         self._asked: list[Ask] = []
         self._prefixes = [self._filler(self._length(0.6)) for _ in range(chance.randint(1, 3))]
@@ -114,7 +118,12 @@ class Workload:
         """What arrives in this cycle."""
         asks: list[Ask] = []
         while self._left and self._next_arrival <= cycle:
-            asks.append(self._next_ask(cycle))
+            ask = self._next_ask(cycle)
+            self._is_postponed = ask is None
+            if ask is None:
+                self._next_arrival = cycle + 1
+                break
+            asks.append(ask)
             self._left -= 1
             mean_gap = self._spec.arrival_cycles / self._spec.requests
             if self._chance.random() >= self._spec.burst:
@@ -135,21 +144,24 @@ class Workload:
         elif ask.kind is Kind.RAW and accepted and self._chance.random() < 0.4:
             caller.closed = [*ask.prompt, *accepted[: self._chance.randint(1, len(accepted))]]
 
-    def _next_ask(self, cycle: int) -> Ask:
-        """A retry, a caller that comes back, or a new caller."""
+    def _next_ask(self, cycle: int) -> Ask | None:
+        """A retry, a branch, a caller that comes back, or a new caller. None: everybody waits or thinks."""
         chance, spec = self._chance, self._spec
-        if self._asked and chance.random() < spec.retry_weight:
+        is_free = bool(self._asked) and not self._is_postponed
+        if is_free and chance.random() < spec.retry_share:
             old = chance.choice(self._asked[-8:])
             return self._keep(self._finish(old.kind, list(old.prompt), old.recovery, old.cuts, -1))
-        ready = [c for c in self._callers if not c.waits and c.ready_at <= cycle and len(c.closed) < spec.max_context]
-        if ready and chance.random() < 0.7:
+        if is_free and chance.random() < spec.branch_share:
+            return self._branch()
+        active = [caller for caller in self._callers if len(caller.closed) < spec.max_context]
+        ready = [caller for caller in active if not caller.waits and caller.ready_at <= cycle]
+        if ready and (len(active) >= spec.callers or chance.random() < 0.5):
             ask = self._ask_of(chance.choice(ready))
             if ask is not None:
                 return ask
-        kinds = [kind for kind in spec.kinds if kind is not Kind.BRANCH or self._asked]
-        kind = chance.choices(kinds, [spec.kinds[kind] for kind in kinds])[0]
-        if kind is Kind.BRANCH:
-            return self._branch()
+        elif len(active) >= spec.callers:
+            return None
+        kind = chance.choices(list(spec.kinds), list(spec.kinds.values()))[0]
         caller = _Caller(len(self._callers), kind, self._opening(kind))
         caller.turn_start = len(caller.closed)
         self._callers.append(caller)
@@ -187,7 +199,7 @@ class Workload:
             recovery = caller.turn_start if caller.kind is Kind.CLOSURE else len(prompt)
             prompt += HEADER
         if len(prompt) + 1 > spec.max_context:
-            caller.ready_at = 1 << 30
+            caller.closed = prompt
             return None
         recovery = min(recovery, len(prompt))
         cuts = {recovery} if 0 < recovery < len(prompt) else set()
@@ -271,23 +283,32 @@ def letter(token_id: int) -> str:
 
 
 def draw_workload(
-    chance: random.Random, *, lanes: int, pool_tokens: int, max_context: int, cycles: int, cancelled_share: float
+    chance: random.Random,
+    *,
+    lanes: int,
+    pool_tokens: int,
+    max_context: int,
+    cycles: int,
+    longest_run: int,
+    cancelled_share: float,
 ) -> WorkloadSpec:
     """A workload that crowds the pool: residents together want about as much as there is, or more."""
     requests = chance.randint(5, 60)
-    crowding = chance.uniform(0.6, 2.5)
+    crowding = chance.choice((0.2, 0.4, 0.8, 1.2, 1.8)) * chance.uniform(0.8, 1.2)
     share = min(pool_tokens * crowding / lanes, 0.8 * max_context)
-    most_output = max(4.0, 0.7 * cycles * min(lanes, requests) / requests)
-    mean_output = min(share * chance.uniform(0.1, 0.6), most_output, 250.0)
+    most_output = max(4.0, longest_run * cycles * min(lanes, requests) / requests)
+    mean_output = min(share * chance.uniform(0.2, 0.8), most_output, 250.0)
     return WorkloadSpec(
         requests=requests,
-        arrival_cycles=int(cycles * chance.uniform(0.1, 0.8)),
+        callers=chance.randint(lanes, 3 * lanes),
+        arrival_cycles=int(cycles * chance.uniform(0.05, 0.6)),
         mean_prompt_tokens=max(8, int(share - mean_output)),
         mean_output_tokens=max(2, int(mean_output)),
         max_context=max_context,
-        kinds={kind: chance.choice((0.1, 0.5, 1.0, 2.0)) for kind in Kind},
-        retry_weight=chance.choice((0.0, 0.1, 0.3)),
-        think_cycles=chance.choice((2, 15, 80)),
+        kinds={kind: chance.choice((0.1, 0.5, 2.0)) for kind in Kind if kind is not Kind.BRANCH},
+        retry_share=chance.choice((0.0, 0.1, 0.3)),
+        branch_share=chance.choice((0.0, 0.1, 0.3)),
+        think_cycles=chance.choice((2, 10, 60)),
         sampled_share=chance.choice((0.0, 0.4, 1.0)),
         cancelled_share=cancelled_share,
         burst=chance.choice((0.0, 0.3, 0.8)),

@@ -67,7 +67,7 @@ def draw_world(seed: int) -> WorldSpec:
     """Pools are tight enough that most worlds reclaim and many pause."""
     chance = random.Random(f"world {seed}")
     lanes = chance.randint(1, 8)
-    most_pages = chance.choice((24, 48, 100, 200, 400))
+    most_pages = chance.choice((24, 24, 48, 48, 100, 100, 200, 400))
     pages = chance.randint(16, most_pages)
     max_context = max(256, int(pages * PAGE_TOKENS * chance.choice((0.3, 0.6, 1.0))))
     cycles = chance.randint(100, 600)
@@ -75,9 +75,11 @@ def draw_world(seed: int) -> WorldSpec:
     pools = {Pool.MAIN_KV: pages}
     if chance.random() < 0.5:
         pools[Pool.MTP_KV] = chance.randint(-(-max_context // PAGE_TOKENS), pages + 2)
+    longest_run = chance.choice((1, 8))
     workload = draw_workload(
         chance,
         lanes=lanes,
+        longest_run=longest_run,
         pool_tokens=min(pools.values()) * PAGE_TOKENS,
         max_context=max_context,
         cycles=cycles,
@@ -88,12 +90,12 @@ def draw_world(seed: int) -> WorldSpec:
     return WorldSpec(
         seed=seed,
         lanes=lanes,
-        slots=lanes + chance.choice((0, 1, 2, lanes)),
+        slots=lanes + chance.choice((0, 2, lanes, 2 * lanes, 16)),
         pages=pools,
         max_context=max_context,
         chunk_tokens=chance.choice(chunks),
-        longest_run=chance.choice((1, 8)),
-        max_queue=chance.choice((4, 64)),
+        longest_run=longest_run,
+        max_queue=chance.choice((4, 64, 64, 64)),
         keeps_points=chance.random() < 0.95,
         check_every=chance.choice((1, 4, 16)),
         workload=workload,
@@ -367,8 +369,8 @@ class _Contained(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Take the exception of a log record."""
-        if self.first is None and record.exc_info:
-            self.first = record.exc_info[1]
+        if self.first is None:
+            self.first = getattr(record, "error", None)
 
 
 def _plan(ask: Ask) -> InputPlan:
