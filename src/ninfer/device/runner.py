@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from ninfer.base.errors import DeviceFailure
 from ninfer.base.pools import Pool
 from ninfer.kernels.sampling import DrawInput, draw
 from ninfer.kernels.slots import write_rows
@@ -37,6 +38,8 @@ class Runner:
         slots = torch.tensor([row.slot for row in rows])
         tails = self._memory.states.tail.index_select(0, slots)
         logits = self._model.logits(tails.to(self._model.activations))
+        if not bool(logits.sum().isfinite()):
+            raise DeviceFailure("logits are not finite: damaged weights, or a state that holds no numbers")
         wanted = [DrawInput(row.params, row.uniform, row.output_ids, row.mask, row.logprobs) for row in rows]
         return tuple(
             RunResult(row.lane, (drawn.token_id,), None if drawn.logprobs is None else (drawn.logprobs,))

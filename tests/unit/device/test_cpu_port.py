@@ -201,6 +201,16 @@ def test_a_fault_is_a_device_failure_and_the_device_goes_on() -> None:
     assert sequence.draw().token_ids
 
 
+def test_a_state_without_numbers_is_a_device_failure_not_a_token() -> None:
+    device = open_fixture("dense_text")
+    sequence = Sequence_(device, 0, 1, [1])
+    sequence.prefill([5])
+    device.arena.states.tail[1, 7] = float("nan")
+    for params in (GREEDY, SamplingParams()):
+        with pytest.raises(DeviceFailure, match="not finite"):
+            sequence.draw(params)
+
+
 def test_bad_options_and_directories_are_told_before_weights_are_read(tmp_path: Path) -> None:
     """[C3] [issue A bad input]"""
     calls: list[int] = []

@@ -69,6 +69,7 @@ def _adjust_(logits: Tensor, wanted: DrawInput) -> None:
         values = torch.where(values > 0, values / repetition, values * repetition)
         logits[ids_seen] = values - params.presence_penalty - params.frequency_penalty * seen
     if wanted.mask is not None:
+        assert any(wanted.mask), "a mask allows no token"
         bits = np.unpackbits(np.frombuffer(wanted.mask, dtype=np.uint8), bitorder="little")[: len(logits)]
         logits[len(bits) :] = _FORBIDDEN
         logits[: len(bits)].masked_fill_(torch.from_numpy(bits == 0), _FORBIDDEN)
