@@ -11,6 +11,7 @@ from ninfer.base.ids import Handle, PageId, SlotId
 from ninfer.base.pools import Pool
 from ninfer.store.cells import CellState
 from ninfer.store.epoch import Epoch
+from ninfer.store.extents import HostArena
 from ninfer.store.leases import ReaderLeases
 from ninfer.store.pages import PagePool
 from ninfer.store.slots import SlotPool
@@ -22,7 +23,7 @@ class LeaseMachine(RuleBasedStateMachine):
         epoch = Epoch()
         self.slots = SlotPool(5, epoch)
         self.pages = PagePool(Pool.MAIN_KV, 5, epoch)
-        self.leases = ReaderLeases(self.slots, {Pool.MAIN_KV: self.pages})
+        self.leases = ReaderLeases(self.slots, {Pool.MAIN_KV: self.pages}, HostArena(0, epoch))
         self.owned: set[tuple[Pool, int]] = set()
         self.open: dict[Handle, list[tuple[Pool, int]]] = {}
         self.ended: list[Handle] = []

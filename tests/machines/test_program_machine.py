@@ -109,7 +109,7 @@ class ProgramMachine(RuleBasedStateMachine):
     def bind(self, prompt: Prompt, point: Handle | None, dice: Random, replay_until: int = 0) -> None:
         """Quote, compare the quote with the naive history, bind; a shortfall changes nothing (V-04, G4)."""
         lane = self.free_lane()
-        if lane is None:
+        if lane is None or self.program.transaction_open:
             return
         takes_over = dice.random() < 0.6
         quote = self.program.quote_source(
@@ -274,6 +274,8 @@ class ProgramMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.paused and self.free_lane() is not None)
     @rule(dice=DICE)
     def resume(self, dice: Random) -> None:
+        if self.program.transaction_open:
+            return
         prompt, frontier = self.paused.pop()
         tokens = list(prompt.tokens)[:frontier]
         fitting = [p for p, _ in self.points() if tokens[: len(self.ledgers[p])] == self.ledgers[p]]

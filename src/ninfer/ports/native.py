@@ -25,6 +25,8 @@ class PointKind(Enum):
 
     END = "end"
     INPUT_POINT = "input_point"
+    SNAPSHOT = "snapshot"
+    """The execution position of a paused request: its own source alone, until it resumes or is revoked (K1, K3)."""
 
 
 class HandOver(Enum):
@@ -170,6 +172,63 @@ class DeleteAction:
 
 
 @dataclass(frozen=True, slots=True)
+class PageGroup:
+    """Pages [first, stop) of the history `serial`, in one pool: what a few missing pages are worth moving (I6)."""
+
+    serial: int
+    first: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class DemoteAction:
+    """Leave the content of these points on the host alone: one StateImage, or one group of pages (I1, I6).
+
+    `points`: every holder of the content; all of them must be allowed to lose the device copy. `frees`: what returns to
+    the device pools once it is done. `moved_bytes`: what must be placed on the host and copied; 0 where complete host
+    replicas exist. `pages` None: the StateImage of the points.
+    """
+
+    pool: Pool
+    points: tuple[Handle, ...]
+    frees: Amounts
+    moved_bytes: int
+    pages: PageGroup | None
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Demoting:
+    """A demotion has begun. `freed`: at once, where replicas existed; `coming`: when the copies have landed."""
+
+    freed: Amounts
+    coming: Amounts
+
+
+class TransactionKind(Enum):
+    """The kinds of context transaction (L1)."""
+
+    BIND = "bind"
+    CAPTURE = "capture"
+    DEMOTION = "demotion"
+    PAUSE = "pause"
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionEnd:
+    """How a context transaction with host transfers ended. `freed`: what returned to the pools at that moment.
+
+    A failed BIND leaves a sequence that can only be released. A failed PAUSE leaves its snapshot whole on the device;
+    a failed DEMOTION or CAPTURE has changed nothing. `subject`: the sequence bound, the snapshot, the point captured.
+    """
+
+    kind: TransactionKind
+    failed: bool
+    freed: Amounts
+    subject: Handle | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Occupancy:
     """Real occupancy: capacity, free, and what is reserved but not yet filled, per pool."""
 
@@ -253,6 +312,22 @@ class NativeProgram(Protocol):
 
     def point_frontier(self, point: Handle) -> int: ...
 
+    def list_sequences(self) -> list[Handle]:
+        """Every sequence that was neither frozen nor released."""
+        ...
+
+    def count_leaving(self) -> int:
+        """Released sequences whose work has not landed: what they hold comes back by itself (L3)."""
+        ...
+
+    def list_points(self) -> list[Handle]:
+        """Every living point."""
+        ...
+
+    def discard_point(self, point: Handle) -> None:
+        """End a point that nobody took over (SCHED-09). What reads its content goes on reading."""
+        ...
+
     def list_delete_actions(self, pool: Pool) -> list[DeleteAction]:
         """One action per optional point that no sequence reads (smallest sets whose end frees something of `pool`)."""
         ...
@@ -263,4 +338,44 @@ class NativeProgram(Protocol):
 
     def audit(self) -> None:
         """Recount everything from the owners up; AssertionError names what differs (V-01, V-02)."""
+        ...
+
+
+class HostedProgram(NativeProgram, Protocol):
+    """Program with a host arena: demotions, snapshots, and binds that bring content back (C2, I6, K1)."""
+
+    @property
+    def transaction_open(self) -> bool:
+        """Whether a context transaction is under way: no bind, demotion or pause may begin (L1, V-07)."""
+        ...
+
+    def list_demote_actions(self, pool: Pool) -> list[DemoteAction]:
+        """Finite ways to free something of a device pool by leaving content on the host (I1, I6)."""
+        ...
+
+    def demote(self, action: DemoteAction, *, most: int | None = None) -> Demoting | Shortfall:
+        """Begin a demotion of this epoch; `most`: pages wanted of the group, the deepest first.
+
+        Safe duplicates make room on the host before anything is missing, and a group of pages is halved until a part of
+        it fits (I11). HOST shortfall: not even one page, or the StateImage, can be placed; nothing has changed.
+        """
+        ...
+
+    def pause(self, sequence: Handle) -> Handle | Shortfall:
+        """End the sequence as a SNAPSHOT point; what only it has leaves the device (K1, K2). Not in flight.
+
+        HOST shortfall: there is no room for all of it; nothing has changed, and `release` is the destructive pause.
+        """
+        ...
+
+    def revoke_snapshot(self, snapshot: Handle) -> Amounts:
+        """End a snapshot for good; Replay follows (K3). Returns what became free at once."""
+        ...
+
+    def cancel_demotion(self) -> None:
+        """Give up the demotion under way; its content stays on the device (L3)."""
+        ...
+
+    def collect_ends(self) -> list[TransactionEnd]:
+        """Transactions that ended since the last call."""
         ...

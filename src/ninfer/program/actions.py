@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from ninfer.base.ids import Handle, SlotId
 from ninfer.base.pools import PAGE_TOKENS, Amounts, Pool
-from ninfer.ports.native import DeleteAction
+from ninfer.ports.native import DeleteAction, PointKind
 from ninfer.store.directory import KvDirectory
 from ninfer.store.stores import ContextStores
 
@@ -38,6 +38,8 @@ def _list_state_actions(stores: ContextStores) -> list[DeleteAction]:
     """One action a slot: all points that share it."""
     by_slot: dict[SlotId, list[Handle]] = {}
     for point, checkpoint in stores.checkpoints.items():
+        if checkpoint.slot is None:
+            continue
         by_slot.setdefault(checkpoint.slot, []).append(point)
     actions = []
     for points in by_slot.values():
@@ -112,4 +114,5 @@ def _action(stores: ContextStores, points: Iterable[Handle]) -> DeleteAction:
 
 
 def _may_end(stores: ContextStores, point: Handle) -> bool:
-    return stores.slots.readers(stores.checkpoints[point].slot) == 0
+    """A snapshot ends by revocation alone (K3); what is being read stays (V-03)."""
+    return stores.checkpoints[point].kind is not PointKind.SNAPSHOT and not stores.checkpoints.is_read(point)

@@ -14,8 +14,8 @@ from ninfer.base.identity import PrefixIdentity
 from ninfer.base.ids import Handle, LaneId, PageId, SlotId, TransferId
 from ninfer.base.outcome import Shortfall
 from ninfer.base.pools import DEVICE_POOLS, Pool
-from ninfer.ports.device import Device, PageCopy
-from ninfer.ports.native import HandOver, Prompt, SourceQuote
+from ninfer.ports.device import Device, HostTier, PageCopy
+from ninfer.ports.native import HandOver, Prompt, SourceQuote, TransactionKind
 from ninfer.store.directory import KvDirectory
 from ninfer.store.handles import HandleTable
 from ninfer.store.stores import ContextStores
@@ -23,33 +23,41 @@ from ninfer.store.stores import ContextStores
 from .ledger import Ledger
 from .permits import forfeit_permit
 from .quotes import cost_of
+from .restore import Restoring, find_missing, forfeit_restore, land_restore, list_restores, take_destinations
 from .sequence import Sequence, SourceRead, TailCopies
+from .transaction import ContextTransaction, Event, Transactions
 
 
 def bind_source(
     stores: ContextStores,
     device: Device,
+    host: HostTier | None,
+    transactions: Transactions,
     sequences: HandleTable[Sequence],
     quote: SourceQuote,
     prompt: Prompt,
     lane: LaneId,
-) -> tuple[Sequence, TransferId | None, tuple[Handle, ...]] | Shortfall:
-    """Accept or say what is missing. Returns the sequence, its tail copies under way, and the points that ended."""
+) -> tuple[Sequence, ContextTransaction | None, tuple[Handle, ...]] | Shortfall:
+    """Accept or say what is missing. Returns the sequence, its copies under way, and the points that ended."""
     assert quote.epoch == stores.epoch.value, f"V-14: quote of epoch {quote.epoch}, now {stores.epoch.value}"
+    assert transactions.current is None, "V-07: one context transaction at a time"
     cost = cost_of(stores, quote)
     free = stores.free()
     for pool in DEVICE_POOLS:
         if cost.need[pool] > free[pool]:
             return Shortfall(pool, cost.need[pool], free[pool])
     sources = _list_tail_sources(stores, quote)
+    missing = find_missing(stores, quote)
+    held = stores.leases.acquire(extents=missing.list_extents()) if missing else None
     source, moved_slot = _lease_or_find_source(stores, quote)
     directory = _hand_over_history(stores, quote)
     permit = stores.reservations.reserve(cost.takes)
     assert isinstance(permit, Handle), "G4: an accepted bind found less room than it was quoted"
     slot = stores.reservations.take_slot(permit) if moved_slot is None else moved_slot
-    targets = {pool: stores.reservations.take_pages(permit, pool, 1)[0] for pool, _ in sources}
+    tails = [pool for pool, _ in sources] + [pool for pool, _ in missing.tails]
+    targets = {pool: stores.reservations.take_pages(permit, pool, 1)[0] for pool in tails}
+    restored = take_destinations(stores, missing, permit)
     if directory is None:
-        assert quote.checkpoint is not None
         directory = _branch(stores, quote, targets)
     sequence = Sequence(
         lane=lane,
@@ -66,22 +74,60 @@ def bind_source(
     if not any(stores.reservations.held(permit, pool) for pool in stores.pages):
         forfeit_permit(stores, sequence)
     _restate_carried(stores, quote, prompt)
-    transfer = _start_tail_copies(stores, device, sequence, quote, sources, targets)
-    moved = () if moved_slot is None or quote.checkpoint is None else (quote.checkpoint,)
-    return sequence, transfer, moved + quote.retires
+    transaction = None
+    if sources or missing:
+        transaction = transactions.open(TransactionKind.BIND)
+        transaction.subject = sequence.handle
+        transaction.advance(Event.ADOPT)
+        transaction.advance(Event.SUBMIT)
+        sequence.outstanding += 1
+    if transaction is not None and sources:
+        transaction.transfers.add(_start_tail_copies(stores, device, sequence, quote, sources, targets))
+    if transaction is not None and held is not None:
+        assert host is not None
+        copies = list_restores(stores, quote, missing, restored, slot, targets)
+        own_tails = tuple((pool, targets[pool]) for pool, _ in missing.tails) if quote.takes_over else ()
+        sequence.restoring = Restoring(missing, held, restored, own_tails)
+        transaction.transfers.add(host.submit_host_copy(copies))
+    ended = quote.retires
+    if moved_slot is not None and quote.checkpoint is not None and quote.checkpoint not in quote.carried:
+        ended = (quote.checkpoint, *ended)
+    return sequence, transaction, ended
 
 
-def land_tails(stores: ContextStores, sequence: Sequence) -> None:
-    """The tail copies are complete: they join the table, and the pages they were read from are let go."""
-    tails = sequence.tails
-    assert tails is not None
-    if tails.replaces:
-        for pool, page in tails.pages:
-            sequence.directory.tables[pool].replace_last(page)
+def settle_bind(
+    stores: ContextStores, transactions: Transactions, transaction: ContextTransaction, sequence: Sequence
+) -> None:
+    """All copies have ended: they join the tables and their sources are let go; after a failure none of them joins."""
+    failed = transaction.has_failure
+    frontier = sequence.ledger.execution_frontier
+    if sequence.tails is not None:
+        _land_tails(stores, sequence, failed=failed)
+    if sequence.restoring is not None:
+        restoring, sequence.restoring = sequence.restoring, None
+        if failed:
+            forfeit_restore(stores, restoring)
+        else:
+            land_restore(stores, restoring, sequence.directory, frontier)
+            if restoring.missing.image is not None:
+                stores.slots.publish([sequence.slot])
+                sequence.slot_is_live = True
+    if failed:
+        sequence.is_broken = True
     else:
-        sequence.directory.commit(sequence.ledger.execution_frontier)
+        sequence.directory.commit(frontier)
+    transactions.settle(transaction)
+
+
+def _land_tails(stores: ContextStores, sequence: Sequence, *, failed: bool) -> None:
+    tails, sequence.tails = sequence.tails, None
+    assert tails is not None
+    for pool, page in tails.pages if tails.replaces else ():
+        if failed:
+            stores.pages[pool].drop(page)
+        else:
+            sequence.directory.tables[pool].replace_last(page)
     stores.leases.release(tails.lease)
-    sequence.tails = None
 
 
 def _list_tail_sources(stores: ContextStores, quote: SourceQuote) -> list[tuple[Pool, PageId]]:
@@ -101,10 +147,13 @@ def _lease_or_find_source(stores: ContextStores, quote: SourceQuote) -> tuple[So
         case HandOver.FORK:
             assert quote.checkpoint is not None
             slot = stores.checkpoints[quote.checkpoint].slot
+            if slot is None:  # the image comes from the host into the active slot
+                return None, None
             return SourceRead(slot, stores.leases.acquire(slot)), None
         case HandOver.MOVE:
             assert quote.checkpoint is not None
             slot = stores.checkpoints[quote.checkpoint].slot
+            assert slot is not None, "F3: only a state on the device is moved"
             assert stores.slots.refs(slot) == 1, "V-03: a moved state has other owners or readers"
             return None, slot
         case _:
@@ -128,8 +177,19 @@ def _hand_over_history(stores: ContextStores, quote: SourceQuote) -> KvDirectory
         if point not in deeper:
             stores.checkpoints.retire(point)
     if quote.hand_over is HandOver.MOVE:
-        stores.checkpoints.consume(quote.checkpoint)
+        _pass_slot(stores, quote.checkpoint, stays=quote.checkpoint in quote.carried)
     return directory
+
+
+def _pass_slot(stores: ContextStores, point: Handle, *, stays: bool) -> None:
+    """The slot becomes the active one; the point ends, or lives on by its host replica (F3)."""
+    slot = stores.checkpoints[point].slot
+    assert slot is not None
+    if stays:
+        stores.checkpoints.demote(point, stores.copies.hand_over_replica(Pool.STATE, slot))
+    else:
+        stores.checkpoints.consume(point)
+    stores.slots.note_write(slot)
 
 
 def _branch(stores: ContextStores, quote: SourceQuote, targets: Mapping[Pool, PageId]) -> KvDirectory:
@@ -152,12 +212,9 @@ def _start_tail_copies(
     quote: SourceQuote,
     sources: list[tuple[Pool, PageId]],
     targets: Mapping[Pool, PageId],
-) -> TransferId | None:
+) -> TransferId:
     """Lease before reading; the copies count as one transfer."""
-    if not sources:
-        return None
     pages = tuple((pool, targets[pool]) for pool, _ in sources)
     sequence.tails = TailCopies(stores.leases.acquire(pages=sources), pages, replaces=quote.takes_over)
-    sequence.outstanding += 1
     tokens = tail_tokens(quote.frontier)
     return device.submit_copy([PageCopy(pool, source, targets[pool], tokens) for pool, source in sources])

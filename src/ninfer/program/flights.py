@@ -11,15 +11,14 @@ from collections.abc import Sequence as Rows
 from dataclasses import dataclass
 from typing import assert_never
 
-from ninfer.base.errors import DeviceFailure
 from ninfer.base.ids import LaneId, TransferId, UnitId
 from ninfer.ports.device import Completion, CopyDone, CopyFailed, SamplesDone, UnitDone
 from ninfer.ports.native import BindDone, PrefillDone, Progress, RunDone
 from ninfer.store.stores import ContextStores
 
-from .bind import land_tails
 from .capture import forfeit_destination, land_capture
 from .sequence import Sequence
+from .transaction import ContextTransaction, Transactions
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,20 +32,25 @@ class UnitFlight:
 class Flights:
     """Everything submitted and not landed."""
 
-    def __init__(self, stores: ContextStores, end_released: Callable[[Sequence], None]) -> None:
+    def __init__(
+        self, stores: ContextStores, transactions: Transactions, end_released: Callable[[Sequence], None]
+    ) -> None:
         self._stores = stores
+        self._transactions = transactions
         self._end_released = end_released
-        self._copies: dict[TransferId, Sequence] = {}
+        self._copies: dict[TransferId, tuple[ContextTransaction, Callable[[], None]]] = {}
         self._units: dict[UnitId, UnitFlight] = {}
         self._samples: dict[UnitId, dict[LaneId, Sequence]] = {}
         self._bound: list[Sequence] = []
 
-    def add_bind(self, sequence: Sequence, transfer: TransferId | None) -> None:
-        """A bind, with its copies under way or none."""
-        if transfer is None:
-            self._bound.append(sequence)
-        else:
-            self._copies[transfer] = sequence
+    def add_bind(self, sequence: Sequence) -> None:
+        """A bind without copies: in place, and said so at the next poll."""
+        self._bound.append(sequence)
+
+    def add_transfers(self, transaction: ContextTransaction, settle: Callable[[], None]) -> None:
+        """A transaction with copies under way; `settle` once the last of them has ended."""
+        for transfer in transaction.transfers:
+            self._copies[transfer] = transaction, settle
 
     def add_unit(self, unit: UnitId, flight: UnitFlight) -> None:
         """A forward pass."""
@@ -62,26 +66,39 @@ class Flights:
 
     def land(self, completions: Rows[Completion]) -> list[Progress]:
         """Commit what has landed; returns what callers should know, in order of landing."""
-        progress: list[Progress] = [BindDone(sequence.handle) for sequence in self._bound if not sequence.is_ended]
-        self._bound.clear()
+        progress: list[Progress] = []
+        progress += self._report_bound()
         for completion in completions:
             match completion:
                 case CopyDone(transfer):
-                    progress += self._land_copies(self._copies.pop(transfer))
+                    self._land_transfer(transfer, failed=False)
                 case UnitDone(unit):
                     progress += self._land_unit(self._units.pop(unit))
                 case CopyFailed(transfer):
-                    raise DeviceFailure(f"transfer {transfer} failed")
+                    self._land_transfer(transfer, failed=True)
                 case SamplesDone():
                     progress += self._land_samples(completion)
                 case _:
                     assert_never(completion)
+            progress += self._report_bound()
         return progress
 
-    def _land_copies(self, sequence: Sequence) -> list[Progress]:
-        land_tails(self._stores, sequence)
-        self._settle(sequence)
-        return [] if sequence.is_ended else [BindDone(sequence.handle)]
+    def land_bind(self, sequence: Sequence) -> None:
+        """The copies of a bind have ended, well or not."""
+        sequence.outstanding -= 1
+        if sequence.is_ended:
+            self._end_released(sequence)
+        elif not sequence.is_broken:
+            self._bound.append(sequence)
+
+    def _report_bound(self) -> list[Progress]:
+        bound, self._bound = self._bound, []
+        return [BindDone(sequence.handle) for sequence in bound if not sequence.is_ended]
+
+    def _land_transfer(self, transfer: TransferId, *, failed: bool) -> None:
+        transaction, settle = self._copies.pop(transfer)
+        if self._transactions.land(transaction, transfer, failed=failed):
+            settle()
 
     def _land_unit(self, flight: UnitFlight) -> list[Progress]:
         progress: list[Progress] = []

@@ -11,11 +11,13 @@ from collections.abc import Sequence as Rows
 from ninfer.base.ids import Handle, LaneId
 from ninfer.base.outcome import Shortfall
 from ninfer.base.pools import Amounts, Pool
-from ninfer.ports.device import Device, UnitBatch, UnitKind
+from ninfer.ports.device import Device, HostTier, UnitBatch, UnitKind
 from ninfer.ports.native import (
     Bound,
     CaptureRequest,
     DeleteAction,
+    DemoteAction,
+    Demoting,
     DrawTurn,
     Occupancy,
     PointKind,
@@ -23,31 +25,38 @@ from ninfer.ports.native import (
     Progress,
     Prompt,
     SourceQuote,
+    TransactionEnd,
+    TransactionKind,
 )
 from ninfer.store.audit import audit_stores
-from ninfer.store.checkpoints import Checkpoint
 from ninfer.store.handles import HandleTable
 from ninfer.store.stores import ContextStores
 
 from .actions import delete_points, list_actions
-from .bind import bind_source
-from .capture import forfeit_destination, identity_at, reserve_destination, spend_destination
+from .bind import bind_source, settle_bind
+from .capture import forfeit_destination, reserve_destination, spend_destination
+from .demote import list_demotions, settle_demotion, start_demotion
 from .flights import Flights, UnitFlight
+from .pause import freeze_sequence, revoke, settle_pause, start_pause
 from .permits import forfeit_permit, reserve_coverage, spend_coverage
 from .quotes import quote_point, quote_root
 from .sequence import Sequence
+from .transaction import ContextTransaction, Transactions
 from .units import cuts_between, decode_stop, sample_row, unit_row
 
 
 class Program:
     """Implements `NativeProgram` over the stores, on any `Device`."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device, host: HostTier | None = None) -> None:
+        """`host`: the pinned arena beside the device, where there is one (C2)."""
         self._device = device
-        self._stores = ContextStores(device.facts)
+        self._host = host
+        self._stores = ContextStores(device.facts, 0 if host is None else host.host_bytes)
+        self._transactions = Transactions()
         self._sequences: HandleTable[Sequence] = HandleTable()
         self._released: list[Sequence] = []
-        self._flights = Flights(self._stores, self._end_released)
+        self._flights = Flights(self._stores, self._transactions, self._end_released)
 
     def occupancy(self) -> Occupancy:
         """Real occupancy, per pool."""
@@ -67,7 +76,6 @@ class Program:
             return quote_root(self._stores, prompt, first_unit_tokens)
         return quote_point(
             self._stores,
-            self._device.facts.page_bytes,
             prompt,
             point,
             takes_over=takes_over,
@@ -77,11 +85,15 @@ class Program:
 
     def bind(self, quote: SourceQuote, prompt: Prompt, lane: LaneId) -> Bound | Shortfall:
         """Hand the source over and take the first unit's permit, or change nothing (G4, V-14)."""
-        outcome = bind_source(self._stores, self._device, self._sequences, quote, prompt, lane)
+        stores, transactions = self._stores, self._transactions
+        outcome = bind_source(stores, self._device, self._host, transactions, self._sequences, quote, prompt, lane)
         if isinstance(outcome, Shortfall):
             return outcome
-        sequence, transfer, consumed = outcome
-        self._flights.add_bind(sequence, transfer)
+        sequence, transaction, consumed = outcome
+        if transaction is None:
+            self._flights.add_bind(sequence)
+        else:
+            self._flights.add_transfers(transaction, lambda: self._settle_bind(transaction, sequence))
         return Bound(sequence.handle, quote.frontier, quote.carried, consumed)
 
     def reserve_prefill(self, sequence: Handle, tokens: int) -> Shortfall | None:
@@ -140,24 +152,17 @@ class Program:
         target = self._sequences[sequence]
         assert not target.outstanding, "F4: a sequence is frozen between units"
         assert target.ledger.prompt_is_done, "V-11: a chunk end is no restore point"
-        self._sequences.remove(sequence).is_ended = True
-        forfeit_permit(self._stores, target)
         assert target.capture is None, "E2: a capture outlived the prompt"
-        slot = target.slot
-        if target.source is not None:  # an exact hit that fed nothing: its state is still the source's (D9)
-            slot = target.source.slot
-            self._stores.slots.share(slot)
-            self._stores.slots.drop(target.slot)
-            self._stores.leases.release(target.source.lease)
-        identity = identity_at(target, target.ledger.execution_frontier)
-        end = self._stores.checkpoints.publish(Checkpoint(identity, slot, target.directory, PointKind.END))
-        target.directory.close_writer()
-        return end
+        self._sequences.remove(sequence).is_ended = True
+        return freeze_sequence(self._stores, target, PointKind.END)
 
     def release(self, sequence: Handle) -> None:
         """End the sequence without a point; with work under way, when that has landed (L3)."""
         target = self._sequences.remove(sequence)
         target.is_ended = True
+        binding = self._transactions.current
+        if binding is not None and binding.kind is TransactionKind.BIND and binding.subject == sequence:
+            self._transactions.cancel(binding)
         if target.outstanding:
             self._released.append(target)
         else:
@@ -171,6 +176,22 @@ class Program:
         """Tokens of which the point is the state."""
         return self._stores.checkpoints[point].frontier
 
+    def list_sequences(self) -> list[Handle]:
+        """Every sequence that was neither frozen nor released."""
+        return [handle for handle, _ in self._sequences.items()]
+
+    def count_leaving(self) -> int:
+        """Released sequences that have not landed."""
+        return len(self._released)
+
+    def list_points(self) -> list[Handle]:
+        """Every living point."""
+        return [point for point, _ in self._stores.checkpoints.items()]
+
+    def discard_point(self, point: Handle) -> None:
+        """End a point that nobody took over; a lease on its content outlives it."""
+        self._stores.checkpoints.retire(point)
+
     def list_delete_actions(self, pool: Pool) -> list[DeleteAction]:
         """Finite ways to free something of `pool` by ending points (B7)."""
         return list_actions(self._stores, pool)
@@ -179,11 +200,64 @@ class Program:
         """End the points of the action; returns what became free."""
         return delete_points(self._stores, action)
 
+    @property
+    def transaction_open(self) -> bool:
+        """Whether a context transaction is under way (V-07)."""
+        return self._transactions.current is not None
+
+    def list_demote_actions(self, pool: Pool) -> list[DemoteAction]:
+        """Finite ways to free something of a device pool by leaving content on the host (I1, I6)."""
+        return list_demotions(self._stores, pool)
+
+    def demote(self, action: DemoteAction, *, most: int | None = None) -> Demoting | Shortfall:
+        """Begin a demotion; a group of pages is halved until it can be placed (I11)."""
+        assert self._host is not None, "C2: there is no host tier"
+        stores, transactions = self._stores, self._transactions
+        outcome = start_demotion(stores, self._host, transactions, action, most)
+        if isinstance(outcome, Shortfall):
+            return outcome
+        demoting, transaction, leaving = outcome
+        if transaction is not None:
+            self._flights.add_transfers(
+                transaction, lambda: settle_demotion(stores, transactions, transaction, leaving)
+            )
+        return demoting
+
+    def cancel_demotion(self) -> None:
+        """Give up the demotion under way; its content stays (L3)."""
+        current = self._transactions.current
+        assert current is not None and current.kind is TransactionKind.DEMOTION, "L3: there is no demotion"
+        self._transactions.cancel(current)
+
+    def pause(self, sequence: Handle) -> Handle | Shortfall:
+        """The sequence becomes a snapshot; what only it has leaves the device (K1, K2)."""
+        assert self._host is not None, "C2: there is no host tier"
+        target = self._sequences[sequence]
+        stores, transactions = self._stores, self._transactions
+        outcome = start_pause(stores, self._host, transactions, target)
+        if isinstance(outcome, Shortfall):
+            return outcome
+        self._sequences.remove(sequence).is_ended = True
+        snapshot, transaction, leaving = outcome
+        if transaction is not None:
+            self._flights.add_transfers(transaction, lambda: settle_pause(stores, transactions, transaction, leaving))
+        return snapshot
+
+    def revoke_snapshot(self, snapshot: Handle) -> Amounts:
+        """End a snapshot with every reference it has (K3)."""
+        return revoke(self._stores, self._transactions, snapshot)
+
+    def collect_ends(self) -> list[TransactionEnd]:
+        """How transactions ended since the last call."""
+        return self._transactions.collect_ends()
+
     def audit(self) -> None:
         """Recount everything from the owners up (V-01, V-02)."""
         self._sequences.audit()
+        self._transactions.audit()
         living = [sequence for _, sequence in self._sequences.items()] + self._released
-        audit_stores(self._stores, [sequence.owned() for sequence in living])
+        owners = [sequence.owned() for sequence in living] + self._transactions.list_owned()
+        audit_stores(self._stores, owners)
 
     def _submit_decode(self, feeding: list[Sequence]) -> None:
         rows = []
@@ -210,6 +284,10 @@ class Program:
         row = unit_row(sequence, stop, cuts_between(sequence, start, stop))
         batch = UnitBatch(UnitKind.REPLAY if turn.replay else UnitKind.PREFILL, (row,))
         self._flights.add_unit(self._device.submit_unit(batch), UnitFlight(((sequence, stop),), is_prefill=True))
+
+    def _settle_bind(self, transaction: ContextTransaction, sequence: Sequence) -> None:
+        settle_bind(self._stores, self._transactions, transaction, sequence)
+        self._flights.land_bind(sequence)
 
     def _end_released(self, sequence: Sequence) -> None:
         self._released.remove(sequence)

@@ -16,15 +16,16 @@ from ninfer.store.checkpoints import Checkpoint
 from ninfer.store.stores import ContextStores
 
 from .permits import amounts_of_pages
+from .restore import find_missing
 
 
 @dataclass(frozen=True, slots=True)
 class HandOverCost:
-    """What a hand-over takes from the pools and what it frees in the same act. `copied_pages`: tail copies a pool."""
+    """What a hand-over takes from the pools and what it frees in the same act. `copied`: pages and states moved."""
 
     takes: Amounts
     frees: Amounts
-    copied_pages: dict[Pool, int]
+    copied: Amounts
 
     @property
     def need(self) -> Amounts:
@@ -52,7 +53,6 @@ def quote_root(stores: ContextStores, prompt: Prompt, first_unit_tokens: int) ->
 
 def quote_point(
     stores: ContextStores,
-    page_bytes: dict[Pool, int],
     prompt: Prompt,
     point: Handle,
     *,
@@ -66,13 +66,15 @@ def quote_point(
         return None
     if not checkpoint.identity.is_prefix_of(prompt.tokens, prompt.execution_identity, prompt.media):
         return None
-    takes_over = takes_over and not checkpoint.directory.has_writer
+    takes_over = takes_over and _may_take_over(stores, checkpoint)
+    if checkpoint.kind is PointKind.SNAPSHOT and not takes_over:
+        return None
     hand_over = HandOver.FORK
     carried: tuple[Handle, ...] = ()
     retires: tuple[Handle, ...] = ()
     if takes_over:
         hand_over = _choose_hand_over(stores, checkpoint, gives_up_point=gives_up_point)
-        moved = point if hand_over is HandOver.MOVE else None
+        moved = point if hand_over is HandOver.MOVE and not keeps_on_host(stores, checkpoint) else None
         carried, retires = _sort_points(stores, checkpoint, moved)
     quote = SourceQuote(
         checkpoint=point,
@@ -86,7 +88,7 @@ def quote_point(
         epoch=stores.epoch.value,
         first_unit_tokens=min(first_unit_tokens, len(prompt.tokens) - checkpoint.frontier),
     )
-    return _with_cost(stores, page_bytes, quote)
+    return _with_cost(stores, quote)
 
 
 def cost_of(stores: ContextStores, quote: SourceQuote) -> HandOverCost:
@@ -95,17 +97,21 @@ def cost_of(stores: ContextStores, quote: SourceQuote) -> HandOverCost:
     stop_pages = pages_for(first_unit_stop(quote))
     slots = 0 if quote.hand_over is HandOver.MOVE else 1
     if quote.checkpoint is None:
-        return HandOverCost(amounts_of_pages(stores, stop_pages, slots=slots), ZERO, {})
+        return HandOverCost(amounts_of_pages(stores, stop_pages, slots=slots), ZERO, ZERO)
     directory = stores.checkpoints[quote.checkpoint].directory
+    missing = find_missing(stores, quote)
+    back = Amounts.of(missing.count_pages())
+    host_tails = Amounts.of({pool: 1 for pool, _ in missing.tails})
+    image = Amounts(state=int(missing.image is not None))
     if not quote.takes_over:  # full pages are shared; the tail copy is the first of the pages taken
-        tails = [pool for pool, _ in directory.list_tails(frontier)]
+        tails = Amounts.of({pool: 1 for pool, _ in directory.list_tails(frontier)})
         takes = amounts_of_pages(stores, stop_pages - frontier // PAGE_TOKENS, slots=slots)
-        return HandOverCost(takes, ZERO, dict.fromkeys(tails, 1))
-    tails = [pool for pool, _ in directory.list_shared_tails(frontier)]
+        return HandOverCost(takes + back, ZERO, tails + host_tails + back + image)
+    tails = Amounts.of({pool: 1 for pool, _ in directory.list_shared_tails(frontier)})
     growth = amounts_of_pages(stores, stop_pages - pages_for(frontier), slots=slots)
-    takes = growth + Amounts.of(dict.fromkeys(tails, 1))
     frees = stores.checkpoints.count_freed(quote.retires, {directory.serial: frontier})
-    return HandOverCost(takes, frees, dict.fromkeys(tails, 1))
+    moved = tails + host_tails + back
+    return HandOverCost(growth + moved, frees, moved + image)
 
 
 def first_unit_stop(quote: SourceQuote) -> int:
@@ -117,14 +123,28 @@ def first_unit_stop(quote: SourceQuote) -> int:
 
 def _choose_hand_over(stores: ContextStores, checkpoint: Checkpoint, *, gives_up_point: bool) -> HandOver:
     """Move only what nobody else owns or reads (F3); an input point stays unless it is given up."""
-    exclusive = stores.slots.refs(checkpoint.slot) == 1
+    exclusive = checkpoint.slot is not None and stores.slots.refs(checkpoint.slot) == 1
     match checkpoint.kind:
-        case PointKind.END:
+        case PointKind.END | PointKind.SNAPSHOT:
             return HandOver.MOVE if exclusive else HandOver.FORK
         case PointKind.INPUT_POINT:
             return HandOver.MOVE if exclusive and gives_up_point else HandOver.FORK
         case _:
             assert_never(checkpoint.kind)
+
+
+def keeps_on_host(stores: ContextStores, checkpoint: Checkpoint) -> bool:
+    """Whether an input point whose slot moves on can stay by a complete host replica (F3)."""
+    is_input = checkpoint.kind is PointKind.INPUT_POINT
+    return is_input and checkpoint.slot is not None and stores.copies.find_host(Pool.STATE, checkpoint.slot) is not None
+
+
+def _may_take_over(stores: ContextStores, checkpoint: Checkpoint) -> bool:
+    """A history with a writer, or one that a paused request will write on, is branched (F1, K1)."""
+    if checkpoint.directory.has_writer:
+        return False
+    points = (stores.checkpoints[point] for _, point in checkpoint.directory.list_holders())
+    return all(other.kind is not PointKind.SNAPSHOT or other is checkpoint for other in points)
 
 
 def _sort_points(
@@ -136,12 +156,12 @@ def _sort_points(
     for frontier, point in source.directory.list_holders():
         if point == moved:
             continue
-        ends = frontier > source.frontier or stores.checkpoints[point].kind is PointKind.END
+        ends = frontier > source.frontier or stores.checkpoints[point].kind is not PointKind.INPUT_POINT
         (retires if ends else carried).append(point)
     return tuple(carried), tuple(reversed(retires))
 
 
-def _with_cost(stores: ContextStores, page_bytes: dict[Pool, int], quote: SourceQuote) -> SourceQuote:
+def _with_cost(stores: ContextStores, quote: SourceQuote) -> SourceQuote:
     cost = cost_of(stores, quote)
-    copied_bytes = sum(page_bytes[pool] * pages for pool, pages in cost.copied_pages.items())
+    copied_bytes = sum(stores.copies.block_bytes(pool) * count for pool, count in cost.copied.items())
     return replace(quote, need=cost.need, copied_bytes=copied_bytes)

@@ -15,6 +15,7 @@ from ninfer.store.audit import Owned
 from ninfer.store.directory import KvDirectory
 
 from .ledger import Ledger
+from .restore import Restoring
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +57,13 @@ class Sequence:
     handle: Handle
     source: SourceRead | None = None
     tails: TailCopies | None = None
+    restoring: Restoring | None = None
     permit: Handle | None = None
     capture: PendingCapture | None = None
     run: RunResult | None = None
     outstanding: int = 0
+    is_broken: bool = False
+    """Its bind failed: all that is left is to release it."""
     is_ended: bool = False
     """Frozen or released: its handle is stale, and nothing more is reported for it."""
 
@@ -84,4 +88,7 @@ class Sequence:
         if self.tails is not None:
             leases.append(self.tails.lease)
             pages = self.tails.pages if self.tails.replaces else ()
+        if self.restoring is not None:
+            leases.append(self.restoring.lease)
+            pages += self.restoring.owned_pages()
         return Owned(tuple(slots), pages, tuple(reservations), tuple(leases), self.directory.serial)

@@ -14,6 +14,7 @@ from ninfer.base.pools import Amounts, Pool
 from ninfer.ports.native import PointKind
 
 from .cells import CellState
+from .copies import Copies
 from .directory import Directories, KvDirectory
 from .epoch import Epoch
 from .handles import HandleTable
@@ -23,12 +24,14 @@ from .slots import SlotPool
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """One immutable restore point. Owns one reference of its slot and a coverage of its directory."""
+    """One immutable restore point. Owns a reference of its slot, or of the host extent where its image is alone."""
 
     identity: PrefixIdentity
-    slot: SlotId
+    slot: SlotId | None
     directory: KvDirectory
     kind: PointKind
+    image: Handle | None = None
+    """Host extent of the StateImage, for a point without a slot."""
 
     @property
     def frontier(self) -> int:
@@ -39,8 +42,16 @@ class Checkpoint:
 class Checkpoints:
     """All published points, by handle. Unfinished ones are not here (V-05)."""
 
-    def __init__(self, slots: SlotPool, pages: Mapping[Pool, PagePool], directories: Directories, epoch: Epoch) -> None:
+    def __init__(
+        self,
+        slots: SlotPool,
+        pages: Mapping[Pool, PagePool],
+        copies: Copies,
+        directories: Directories,
+        epoch: Epoch,
+    ) -> None:
         self._slots = slots
+        self._copies = copies
         self._pages = dict(pages)
         self._directories = directories
         self._epoch = epoch
@@ -60,8 +71,8 @@ class Checkpoints:
         return self._points.items()
 
     def publish(self, checkpoint: Checkpoint) -> Handle:
-        """Make a complete point visible; it takes over one reference of its slot from the caller (V-05, V-06)."""
-        assert self._slots.state(checkpoint.slot) is CellState.LIVE, "V-05: the StateImage is not complete"
+        """Make a complete point visible; it takes over one reference of its slot or image (V-05, V-06)."""
+        self._check_image(checkpoint)
         kinds = [self._points[point].kind for _, point in checkpoint.directory.list_holders()]
         assert checkpoint.kind not in kinds, f"F2: the history has another {checkpoint.kind.value}"
         point = self._points.insert(checkpoint)
@@ -75,17 +86,36 @@ class Checkpoints:
         assert identity.frontier == old.frontier
         self._points.replace(point, replace(old, identity=identity))
 
+    def demote(self, point: Handle, image: Handle) -> SlotId:
+        """The point lives on with its image on the host alone; its slot reference passes to the caller (F3)."""
+        checkpoint = self._points[point]
+        assert checkpoint.slot is not None, f"V-01: point {point} has no slot to give"
+        assert image in self._copies.arena, f"V-05: point {point} would have no StateImage"
+        self._points.replace(point, replace(checkpoint, slot=None, image=image))
+        self._epoch.advance()
+        return checkpoint.slot
+
     def retire(self, point: Handle) -> None:
-        """End a point: its slot reference is dropped, its directory trimmed to the coverage left (F2)."""
-        self._slots.drop(self.consume(point))
+        """End a point: its image loses this owner, its directory is trimmed to the coverage left (F2)."""
+        checkpoint = self._end(point)
+        if checkpoint.slot is not None:
+            self._slots.drop(checkpoint.slot)
+        if checkpoint.image is not None:
+            self._copies.arena.drop(checkpoint.image)
 
     def consume(self, point: Handle) -> SlotId:
         """End a point whose slot reference passes to the caller (Move)."""
-        checkpoint = self._points.remove(point)
-        checkpoint.directory.leave(point)
-        self._directories.close_unheld(checkpoint.directory)
-        self._epoch.advance()
+        checkpoint = self._end(point)
+        assert checkpoint.slot is not None, "F3: only a state on the device is moved"
         return checkpoint.slot
+
+    def is_read(self, point: Handle) -> bool:
+        """Whether somebody reads the replica that the point would take along (V-03)."""
+        checkpoint = self._points[point]
+        if checkpoint.slot is not None:
+            return self._slots.readers(checkpoint.slot) > 0
+        assert checkpoint.image is not None
+        return self._copies.arena.readers(checkpoint.image) > 0
 
     def count_freed(self, points: Iterable[Handle], writers: Mapping[int, int] | None = None) -> Amounts:
         """What ending these points together really frees (B7).
@@ -94,12 +124,18 @@ class Checkpoints:
         """
         leaving = frozenset(points)
         slot_drops: dict[SlotId, int] = {}
+        extents: list[Handle] = []
         histories: dict[int, KvDirectory] = {}
         for point in sorted(leaving):
             checkpoint = self._points[point]
-            slot_drops[checkpoint.slot] = slot_drops.get(checkpoint.slot, 0) + 1
+            if checkpoint.slot is not None:
+                slot_drops[checkpoint.slot] = slot_drops.get(checkpoint.slot, 0) + 1
+            if checkpoint.image is not None:
+                extents.append(checkpoint.image)
             histories[checkpoint.directory.serial] = checkpoint.directory
-        freed_slots = sum(self._slots.refs(slot) == drops for slot, drops in slot_drops.items())
+        freed: dict[Pool, list[int]] = {
+            Pool.STATE: [slot for slot, drops in slot_drops.items() if self._slots.refs(slot) == drops]
+        }
         tables: dict[Pool, list[memoryview]] = {}
         for serial, directory in histories.items():
             if directory.has_writer:
@@ -108,20 +144,48 @@ class Checkpoints:
             if directory.needs_fewer_pages(kept):
                 for pool, above in directory.tables_above(kept).items():
                     tables.setdefault(pool, []).append(above)
-        if not tables:
-            return Amounts(state=freed_slots)
-        freed = {pool: self._pages[pool].count_freed(views) for pool, views in tables.items()}
-        return Amounts.of({Pool.STATE: freed_slots, **freed})
+        for pool, views in tables.items():
+            freed[pool] = self._pages[pool].list_freed(views)
+        amounts = {pool: len(cells) for pool, cells in freed.items()}
+        if len(self._copies.arena):
+            amounts[Pool.HOST] = self._count_host_bytes(extents, tables, freed)
+        return Amounts.of(amounts)
 
     def audit(self) -> None:
         """Each point has a complete StateImage and its coverage, and directories know exactly these points (V-06)."""
         self._points.audit()
         held: dict[int, list[tuple[int, Handle]]] = {}
         for point, checkpoint in self._points.items():
-            assert self._slots.state(checkpoint.slot) is CellState.LIVE, f"V-06: point {point} has no StateImage"
+            self._check_image(checkpoint)
             assert checkpoint.frontier <= checkpoint.directory.coverage_tokens(), f"V-06: point {point} lacks coverage"
             held.setdefault(checkpoint.directory.serial, []).append((checkpoint.frontier, point))
         for directory in self._directories:
             mine = sorted(held.pop(directory.serial, []))
             assert mine == directory.list_holders(), f"V-02: holders of history {directory.serial} differ"
         assert not held, "V-02: a point refers to a closed history"
+
+    def _end(self, point: Handle) -> Checkpoint:
+        checkpoint = self._points.remove(point)
+        checkpoint.directory.leave(point)
+        self._directories.close_unheld(checkpoint.directory)
+        self._epoch.advance()
+        return checkpoint
+
+    def _check_image(self, checkpoint: Checkpoint) -> None:
+        if checkpoint.slot is None:
+            assert checkpoint.image is not None, "V-06: a point without a StateImage"
+            assert checkpoint.image in self._copies.arena, "V-06: a point without a StateImage"
+            return
+        assert checkpoint.image is None, "V-02: replicas of a slot belong to the table of copies"
+        assert self._slots.state(checkpoint.slot) is CellState.LIVE, "V-05, V-06: the StateImage is not complete"
+
+    def _count_host_bytes(
+        self, extents: list[Handle], tables: Mapping[Pool, list[memoryview]], freed: Mapping[Pool, list[int]]
+    ) -> int:
+        """Images and pages on the host alone, and replicas of the device cells that go."""
+        drops = list(extents)
+        for views in tables.values():
+            drops += [self._copies.arena.at(~entry) for view in views for entry in view if entry < 0]
+        for pool, cells in freed.items():
+            drops += [replica for cell in cells if (replica := self._copies.find_host(pool, cell)) is not None]
+        return self._copies.arena.count_freed(drops)

@@ -8,67 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from ninfer.base.buffers import IntBuffer
 from ninfer.base.frontier import page_of, pages_for, tail_tokens
 from ninfer.base.ids import Handle, PageId
 from ninfer.base.pools import PAGE_TOKENS, Pool
 
-from .cells import CellState
 from .epoch import Epoch
+from .extents import HostArena
 from .pages import PagePool
-
-
-class PageTable:
-    """The pages of one history in one pool, in order of position. The last `_filling` of them have not landed."""
-
-    __slots__ = ("_filling", "entries", "pages")
-
-    def __init__(self, pages: PagePool) -> None:
-        self.pages = pages
-        self.entries = IntBuffer()
-        self._filling = 0
-
-    def append(self, pages: Sequence[PageId]) -> None:
-        """Add filling pages, owned from here on by this table."""
-        self.entries.extend(pages)
-        self._filling += len(pages)
-
-    def append_shared(self, source: PageTable, count: int) -> None:
-        """Share the first `count` pages of another table."""
-        view = source.entries.view(0, count)
-        self.pages.share_table(view)
-        self.entries.extend(view)
-
-    def publish(self) -> None:
-        """The unit or copy that filled the newest pages has landed."""
-        if self._filling:
-            count = len(self.entries)
-            self.pages.publish(self.entries.view(count - self._filling, count))
-            self._filling = 0
-
-    def trim(self, count: int) -> None:
-        """Drop the pages beyond the first `count`."""
-        have = len(self.entries)
-        if count < have:
-            self.pages.drop_table(self.entries.view(count, have))
-            self.entries.truncate(count)
-            self._filling = max(0, self._filling - (have - count))
-
-    def replace_last(self, page: PageId) -> None:
-        """The copy of a shared tail page takes its place; the shared one loses this owner."""
-        last = self.entries[len(self.entries) - 1]
-        self.entries.truncate(len(self.entries) - 1)
-        self.entries.append(page)
-        self.pages.publish([page])
-        self.pages.drop(last)
-
-    def audit(self, page_count: int) -> None:
-        """As many pages as the directory says; exactly the last `_filling` are unfinished."""
-        assert len(self.entries) == page_count, f"V-06: {len(self.entries)} pages in the table, {page_count} expected"
-        first_filling = page_count - self._filling
-        for index, page in enumerate(self.entries):
-            wanted = CellState.LIVE if index < first_filling else CellState.FILLING
-            assert self.pages.state(page) is wanted, f"V-05: page {page} at {index} is not {wanted.name}"
+from .tables import PageTable
 
 
 class KvDirectory:
@@ -76,9 +23,9 @@ class KvDirectory:
 
     __slots__ = ("_epoch", "_holders", "_reach_tokens", "_writer_frontier", "serial", "tables")
 
-    def __init__(self, pools: Mapping[Pool, PagePool], serial: int, epoch: Epoch) -> None:
+    def __init__(self, pools: Mapping[Pool, PagePool], arena: HostArena, serial: int, epoch: Epoch) -> None:
         self.serial = serial
-        self.tables = {pool: PageTable(pages) for pool, pages in pools.items()}
+        self.tables = {pool: PageTable(pages, arena) for pool, pages in pools.items()}
         self._epoch = epoch
         self._holders: dict[Handle, int] = {}
         self._writer_frontier: int | None = None
@@ -152,12 +99,14 @@ class KvDirectory:
         A reader on the tail page is no obstacle: points lie at or below the writer, so it reads what is not written.
         """
         assert self._writer_frontier is not None, "V-09: only the writer grows a history"
+        assert not any(table.host_pages for table in self.tables.values()), "V-06: a unit over pages on the host"
         if tail_tokens(self._writer_frontier):
             index = page_of(self._writer_frontier)
             for table in self.tables.values():
                 page = table.entries[index]
                 owners = table.pages.refs(page) - table.pages.readers(page)
                 assert owners == 1, f"V-09: the unit would write page {page}, which {owners} owners see"
+                table.pages.note_write(page)
         for pool, table in self.tables.items():
             if pool in fresh:
                 table.append(fresh[pool])
@@ -176,16 +125,38 @@ class KvDirectory:
         """Partly filled pages at `frontier` that others own or read: a writer that comes copies them first (F2)."""
         if not tail_tokens(frontier):
             return []
-        index = page_of(frontier)
-        tails = ((pool, table, PageId(table.entries[index])) for pool, table in self.tables.items())
-        return [(pool, page) for pool, table, page in tails if table.pages.refs(page) > 1]
+        tails = self.list_tails(frontier)
+        return [(pool, page) for pool, page in tails if self.tables[pool].pages.refs(page) > 1]
 
     def list_tails(self, frontier: int) -> list[tuple[Pool, PageId]]:
-        """Partly filled pages at `frontier`, shared or not."""
+        """Partly filled pages at `frontier` on the device, shared or not."""
         if not tail_tokens(frontier):
             return []
         index = page_of(frontier)
-        return [(pool, PageId(table.entries[index])) for pool, table in self.tables.items()]
+        tails = ((pool, table.entries[index]) for pool, table in self.tables.items())
+        return [(pool, PageId(page)) for pool, page in tails if page > 0]
+
+    def list_host_tails(self, frontier: int) -> list[tuple[Pool, Handle]]:
+        """Partly filled pages at `frontier` that are on the host only."""
+        if not tail_tokens(frontier):
+            return []
+        index = page_of(frontier)
+        tails = ((pool, table.find_extent(index)) for pool, table in self.tables.items())
+        return [(pool, extent) for pool, extent in tails if extent is not None]
+
+    def list_missing(self, frontier: int) -> list[tuple[Pool, int, Handle]]:
+        """Full pages below `frontier` that are on the host only: pool, index in the history, extent."""
+        full = frontier // PAGE_TOKENS
+        return [
+            (pool, index, extent)
+            for pool, table in self.tables.items()
+            if table.host_pages
+            for index, extent in table.list_missing(full)
+        ]
+
+    def covered_tokens(self, index: int) -> int:
+        """Tokens of the page at `index` that somebody needs."""
+        return min(PAGE_TOKENS, self.coverage_tokens() - index * PAGE_TOKENS)
 
     def needs_fewer_pages(self, tokens: int) -> bool:
         """Whether coverage of only `tokens` tokens would leave pages over."""
@@ -218,8 +189,9 @@ class KvDirectory:
 class Directories:
     """All histories of one Program, in order of creation."""
 
-    def __init__(self, pools: Mapping[Pool, PagePool], epoch: Epoch) -> None:
+    def __init__(self, pools: Mapping[Pool, PagePool], arena: HostArena, epoch: Epoch) -> None:
         self._pools = dict(pools)
+        self._arena = arena
         self._epoch = epoch
         self._next_serial = 0
         self._open: dict[int, KvDirectory] = {}
@@ -227,9 +199,12 @@ class Directories:
     def __iter__(self) -> Iterator[KvDirectory]:
         return iter(list(self._open.values()))
 
+    def __getitem__(self, serial: int) -> KvDirectory:
+        return self._open[serial]
+
     def open(self) -> KvDirectory:
         """A history without pages."""
-        directory = KvDirectory(self._pools, self._next_serial, self._epoch)
+        directory = KvDirectory(self._pools, self._arena, self._next_serial, self._epoch)
         self._open[directory.serial] = directory
         self._next_serial += 1
         self._epoch.advance()
@@ -245,6 +220,10 @@ class Directories:
                 table.append([tails[pool]])
         child.open_writer(frontier)
         return child
+
+    def list_sharing(self, pool: Pool, index: int, entry: int) -> list[KvDirectory]:
+        """Histories whose page at `index` is this one. A page stands at the same index wherever it is shared."""
+        return [directory for directory in self._open.values() if directory.tables[pool].shows(index, entry)]
 
     def close_unheld(self, directory: KvDirectory) -> None:
         """Forget a history that nobody needs."""

@@ -105,6 +105,14 @@ class FreeRuns:
                 self.starts.insert(at, offset)
                 self.lengths.insert(at, extent_bytes)
 
+    def audit(self) -> None:
+        """In order, none of them empty, no two of them touching (V-01)."""
+        reach = -1
+        for start, length in zip(self.starts, self.lengths, strict=True):
+            assert start > reach, f"V-01: two free runs touch or cross at {start}"
+            assert length > 0, f"V-01: an empty run at {start}"
+            reach = start + length
+
 
 class HostArena:
     """`capacity_bytes` of host memory, shared by StateImages, KV pages and snapshots without quotas (C2, C4)."""
@@ -127,6 +135,10 @@ class HostArena:
 
     def __contains__(self, extent: Handle) -> bool:
         return extent in self._extents
+
+    def at(self, index: int) -> Handle:
+        """The extent that an owner remembers by its index alone."""
+        return self._extents.at(index)
 
     def offset(self, extent: Handle) -> int:
         """First byte of an extent."""
@@ -228,15 +240,14 @@ class HostArena:
     def audit(self) -> None:
         """Extents and free runs tile the arena, no two free runs touch, references are positive (V-01, V-02)."""
         self._extents.audit()
-        spans = [(held.offset, held.extent_bytes, False) for _, held in self._extents.items()]
-        spans += [(start, length, True) for start, length in zip(self._free.starts, self._free.lengths, strict=True)]
-        spans.sort()
-        reach, was_free = 0, False
-        for start, length, is_free in spans:
+        self._free.audit()
+        spans = [(held.offset, held.extent_bytes) for _, held in self._extents.items()]
+        spans += zip(self._free.starts, self._free.lengths, strict=True)
+        reach = 0
+        for start, length in sorted(spans):
             assert start == reach, f"V-01: the arena has a hole or an overlap at {min(start, reach)}"
             assert length > 0, f"V-01: an empty extent at {start}"
-            assert not (was_free and is_free), f"V-01: two free runs touch at {start}"
-            reach, was_free = start + length, is_free
+            reach = start + length
         assert reach == self.capacity_bytes, f"V-01: the arena ends at {reach}, not at {self.capacity_bytes}"
         assert sum(self._free.lengths) == self._free_bytes, "V-01: free host bytes differ"
         for extent, held in self._extents.items():

@@ -35,6 +35,11 @@ class HandleTable(Generic[T]):
         assert handle in self, f"V-13: stale handle {handle}"
         return self._entries[handle.index]
 
+    def at(self, index: int) -> Handle:
+        """The handle now in use for an index: for owners that keep plain integers, and hold what they name."""
+        assert index in self._entries, f"V-13: nothing stands at {index}"
+        return Handle(index, self._generations[index])
+
     def insert(self, entry: T) -> Handle:
         """Store an entry under a fresh handle."""
         if self._free:

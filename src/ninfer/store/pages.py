@@ -34,15 +34,22 @@ class PagePool(CellPool):
         """One owner less for every page of the table; returns how many became free."""
         return sum(self.drop(page) for page in table)
 
-    def count_exclusive(self, table: memoryview) -> int:
-        """Pages of the table with exactly one owner: what dropping the table would free."""
-        return int((self._refs_vector[np.frombuffer(table, dtype=np.int32)] == 1).sum())
+    def list_freed(self, tables: list[memoryview]) -> list[int]:
+        """Pages that dropping all these tables together would free; a page may stand in several of them.
+
+        Entries below 0 stand for pages that are not on the device, and are passed over.
+        """
+        if not tables:
+            return []
+        ids = np.concatenate([np.frombuffer(table, dtype=np.int32) for table in tables])
+        ids = ids[ids > 0]
+        if len(tables) == 1:
+            freed: list[int] = ids[self._refs_vector[ids] == 1].tolist()
+        else:
+            ids, drops = np.unique(ids, return_counts=True)
+            freed = ids[self._refs_vector[ids] == drops].tolist()
+        return freed
 
     def count_freed(self, tables: list[memoryview]) -> int:
-        """Pages that dropping all these tables together would free; a page may stand in several of them."""
-        if len(tables) == 1:
-            return self.count_exclusive(tables[0])
-        if not tables:
-            return 0
-        ids, drops = np.unique(np.concatenate([np.frombuffer(t, dtype=np.int32) for t in tables]), return_counts=True)
-        return int((self._refs_vector[ids] == drops).sum())
+        """How many pages `list_freed` would name."""
+        return len(self.list_freed(tables))

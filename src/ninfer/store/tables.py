@@ -1,0 +1,123 @@
+"""The page table of one history in one pool: which page stands at which index, on the device or on the host.
+
+Knows pages and extents. Does not know tokens, coverage, or who needs the history.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+
+from ninfer.base.buffers import IntBuffer
+from ninfer.base.ids import Handle, PageId
+
+from .cells import CellState
+from .extents import HostArena
+from .pages import PagePool
+
+
+class PageTable:
+    """Entry > 0: a device page. Entry < 0: a page on the host only, in the extent of index `~entry`.
+
+    The table owns one reference of each page and each extent in it. The last `_filling` pages have not landed.
+    """
+
+    __slots__ = ("_arena", "_filling", "entries", "host_pages", "pages")
+
+    def __init__(self, pages: PagePool, arena: HostArena) -> None:
+        self.pages = pages
+        self.entries = IntBuffer()
+        self.host_pages = 0
+        """Entries that are on the host only."""
+        self._arena = arena
+        self._filling = 0
+
+    def append(self, pages: Sequence[PageId]) -> None:
+        """Add filling pages, owned from here on by this table."""
+        self.entries.extend(pages)
+        self._filling += len(pages)
+
+    def append_shared(self, source: PageTable, count: int) -> None:
+        """Share the first `count` pages of another table."""
+        view = source.entries.view(0, count)
+        if source.host_pages:
+            self.pages.share_table(memoryview(array("i", (entry for entry in view if entry > 0))))
+            for entry in view:
+                if entry < 0:
+                    self._arena.share(self._arena.at(~entry))
+                    self.host_pages += 1
+        else:
+            self.pages.share_table(view)
+        self.entries.extend(view)
+
+    def publish(self) -> None:
+        """The unit or copy that filled the newest pages has landed."""
+        if self._filling:
+            count = len(self.entries)
+            self.pages.publish(self.entries.view(count - self._filling, count))
+            self._filling = 0
+
+    def trim(self, count: int) -> None:
+        """Drop the pages beyond the first `count`."""
+        have = len(self.entries)
+        if count < have:
+            for entry in self.entries.view(count, have):
+                if entry > 0:
+                    self.pages.drop(entry)
+                else:
+                    self._arena.drop(self._arena.at(~entry))
+                    self.host_pages -= 1
+            self.entries.truncate(count)
+            self._filling = max(0, self._filling - (have - count))
+
+    def replace_last(self, page: PageId) -> None:
+        """The copy of a shared tail page takes its place; the shared one loses this owner."""
+        last = self.entries[len(self.entries) - 1]
+        self.entries.truncate(len(self.entries) - 1)
+        self.entries.append(page)
+        self.pages.publish([page])
+        self.pages.drop(last)
+
+    def shows(self, index: int, entry: int) -> bool:
+        """Whether this page, or this page on the host, stands at `index`."""
+        return index < len(self.entries) and self.entries[index] == entry
+
+    def find_extent(self, index: int) -> Handle | None:
+        """Where the page at `index` is when it is on the host only."""
+        entry = self.entries[index]
+        return self._arena.at(~entry) if entry < 0 else None
+
+    def list_missing(self, stop: int) -> list[tuple[int, Handle]]:
+        """Pages below index `stop` that are on the host only."""
+        entries = enumerate(self.entries.view(0, stop))
+        return [(index, self._arena.at(~entry)) for index, entry in entries if entry < 0]
+
+    def demote(self, index: int, extent: Handle) -> None:
+        """The device copy goes, its host replica stays. Takes over a reference of the extent (V-05)."""
+        page = self.entries[index]
+        assert page > 0
+        self.entries.view(index, index + 1)[0] = ~extent.index
+        self.host_pages += 1
+        self.pages.drop(page)
+
+    def restore(self, index: int, page: PageId) -> None:
+        """The page is on the device again. Takes over a reference of it and drops the extent's."""
+        extent = self.find_extent(index)
+        assert extent is not None
+        assert self.pages.state(page) is CellState.LIVE, f"V-05: page {page} is not complete"
+        self.entries.view(index, index + 1)[0] = page
+        self.host_pages -= 1
+        self._arena.drop(extent)
+
+    def audit(self, page_count: int) -> None:
+        """As many pages as the directory says; exactly the last `_filling` are unfinished."""
+        assert len(self.entries) == page_count, f"V-06: {len(self.entries)} pages in the table, {page_count} expected"
+        first_filling = page_count - self._filling
+        assert self.host_pages == sum(entry < 0 for entry in self.entries), "V-01: pages on the host differ"
+        for index, page in enumerate(self.entries):
+            if page < 0:
+                assert index < first_filling, "V-05: an unfinished page is on the host"
+                self._arena.at(~page)
+                continue
+            wanted = CellState.LIVE if index < first_filling else CellState.FILLING
+            assert self.pages.state(page) is wanted, f"V-05: page {page} at {index} is not {wanted.name}"
