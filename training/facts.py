@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from training import words as W
 from training.phrases import facts as F
+from training.phrases import held_out as H
 from training.phrases import slots as S
 from training.source import Source
 from training.world import SAME_KIN, Fact, Forms, draw
@@ -65,19 +66,7 @@ NOUNS: tuple[tuple[str, str], ...] = tuple(
     )
     for noun in nouns.split("|")
 )
-HELD_OUT_NOUNS: tuple[tuple[str, str], ...] = tuple(
-    (noun, kind)
-    for nouns, kind in (
-        ("favourite herb|favourite liqueur|usual sandwich", "word"),
-        ("garage code|voucher code|vault code|membership number|tracking number", "code"),
-        ("favourite village|ski town", "place"),
-        ("zither teacher|vet|fencing partner|sabre coach", "name"),
-        ("choir|favourite opera", "title"),
-        ("cabin number|lane number|favourite digit", "number"),
-        ("check-in time|tea time", "time"),
-    )
-    for noun in nouns.split("|")
-)
+HELD_OUT_NOUNS = H.NOUNS
 
 
 def _split(text: str) -> tuple[str, ...]:
@@ -95,7 +84,6 @@ _EVAL_SLOTS = tuple(
 )
 _KIN = tuple(k.replace("-", " ") for k in W.KIN)
 _PETS = tuple(k.replace("-", " ") for k in W.ANIMALS)
-_HELD_OUT_KIN = ("stepsister", "godfather", "janitor", "rooster", "pet crab", "butler")
 _LIST_NAMES = ("shopping", "to-do", "packing", "wish", "guest", "reading", "grocery", "party", "menu")
 
 
@@ -142,26 +130,58 @@ _HEADS: tuple[tuple[str, str], ...] = (
     ("score", "number"),
     ("id", "code"),
 )
+_BEFORE = (
+    "favourite",
+    "favourite",
+    "favourite",
+    "usual",
+    "best",
+    "own",
+    "last",
+    "next",
+    "first",
+    "second",
+    "old",
+    "new",
+)
 _ANY_KIND = ("word", "title", "name", "place", "code", "food", "number", "colour")
 
 
+def _noun_word(s: Source) -> str:
+    if s.theme and s.chance(0.6):
+        return s.pick(s.theme)
+    return s.word(s.pick((W.COMMON, W.OBJECTS, W.EVENTS, W.HOBBIES, W.FOODS, W.JOBS)), 0.7)
+
+
 def odd_noun(s: Source) -> tuple[str, str]:
-    """A noun nobody foresaw: an ordinary or made-up word before a head, behind "favourite", or alone."""
-    word = s.word(s.pick((W.COMMON, W.OBJECTS, W.EVENTS, W.HOBBIES)), 0.8)
+    """A noun nobody foresaw, of one to three words, ordinary or made up; nouns of one conversation share words."""
+    word, second = _noun_word(s), _noun_word(s)
     r = s.random()
-    if r < 0.6:
+    if r < 0.5:
         head, kind = s.pick(_HEADS)
+        if r < 0.1:
+            word = f"{word} {second}"
         return f"{word} {head}", kind
-    return (f"favourite {word}" if r < 0.85 else word), s.pick(_ANY_KIND)
+    kind = s.pick(_ANY_KIND)
+    if r < 0.65:
+        return f"{s.pick(_BEFORE)} {word}", kind
+    if r < 0.8:
+        return f"{word} {second}", kind
+    return (word, kind) if r < 0.93 else (f"{s.pick(W.ADJECTIVES)} {word}", kind)
 
 
-def noun_fact(s: Source, subject: tuple[str, Forms, Forms]) -> Fact:
-    """ "My locker code is ...": one of many nouns, all told and asked in the same ways."""
-    noun, kind = s.pick(HELD_OUT_NOUNS) if s.held_out else odd_noun(s) if s.chance(0.35) else s.pick(NOUNS)
+def noun_fact(s: Source, subject: tuple[str, Forms, Forms], like: Fact | None = None) -> Fact:
+    """ "My locker code is ...": one of many nouns, all told and asked in the same ways; `like` gives the noun."""
+    if like:
+        noun, kind = like.key[1], like.kind
+    else:
+        noun, kind = s.pick(HELD_OUT_NOUNS) if s.held_out else odd_noun(s) if s.chance(0.6) else s.pick(NOUNS)
+        if kind == "word" and s.chance(0.3):
+            kind = "code"
+        elif not s.held_out and s.chance(0.06):
+            kind = s.pick(_ANY_KIND)
     spelled = noun.replace("favourite", "favorite").replace("colour", "color") if s.chance(0.25) else noun
     h = s.held_out
-    if kind == "word" and s.chance(0.3):
-        kind = "code"
     return Fact(
         (subject[0], noun),
         kind,
@@ -191,14 +211,17 @@ _KIN_CHANGE = (
 
 
 def _relation(s: Source) -> str:
-    if s.chance(0.25):
-        return s.word(s.pick((W.JOBS, W.OBJECTS, W.WILD, W.COMMON)), 0.85)
-    return s.pick(_KIN if s.chance(0.5) else _PETS)
+    r = s.random()
+    if r < 0.3:
+        return s.word(s.pick((W.JOBS, W.OBJECTS, W.WILD, W.COMMON)), 0.6)
+    if r < 0.4:
+        return f"{_noun_word(s)} {s.pick(_KIN if s.chance(0.5) else _PETS)}"
+    return s.pick(_KIN if r < 0.7 else _PETS)
 
 
 def kin_fact(s: Source, subject: tuple[str, Forms, Forms], kin: str = "") -> Fact:
     """The name of a relative or a pet."""
-    k = kin or (s.pick(_HELD_OUT_KIN) if s.held_out else _relation(s))
+    k = kin or (s.pick(H.KIN) if s.held_out else _relation(s))
     tell, ask, check, who = _KIN_PARTS_HELD_OUT if s.held_out else _KIN_PARTS
     return Fact(
         (subject[0], "kin", SAME_KIN.get(k, k)),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from training import words as W
-from training.phrases import facts as F
 from training.phrases import frames as P
-from training.phrases import slots as S
+from training.phrases import grammar as G
+from training.phrases.held_out import is_kept
 from training.source import Source
 from training.world import AS_IS, Fact, capital
 
@@ -19,16 +21,8 @@ _EMBED = (
     "please tell me ",
     "and tell me ",
 )
-_HELD_OUT = frozenset(
-    (
-        *F.NOUN_TELL.held_out,
-        *F.NOUN_ASK.held_out,
-        *S.KIN_TELL_HELD_OUT.split("|"),
-        *S.KIN_ASK_HELD_OUT.split("|"),
-        *(t for pair in S.SLOT_HELD_OUT.values() for x in pair for t in x.split("|")),
-    )
-)
 COMPOSED = 0.65
+BY_GRAMMAR = 0.45
 
 
 def _odd_words(s: Source) -> str:
@@ -56,18 +50,45 @@ def _fill(s: Source, core: str) -> str:
     return core.replace("{link}", s.pick(P.LINKS)).replace("{fill}", s.pick(P.FILLERS))
 
 
+def allowed(make: Callable[[], str]) -> str:
+    """What `make` writes, drawn again while it contains a phrasing of the evaluation."""
+    while True:
+        text = make()
+        if not is_kept(text):
+            return text
+
+
+def _patterns(fact: Fact, asked: bool) -> tuple[str, ...]:
+    """The grammar's ways to tell or ask this fact; none for facts with few ways."""
+    if "np" in fact.extra and fact.change:
+        return G.NOUN_ASK if asked else G.NOUN_TELL
+    if "k" in fact.extra and fact.change:
+        return G.KIN_ASK if asked else G.KIN_TELL
+    return () if fact.extra else G.SLOTS.get(fact.key[-1], ((), ()))[asked]
+
+
 def tell(s: Source, fact: Fact) -> str:
     """A sentence that tells the fact."""
     if s.held_out:
         return fact.say(s.pick(fact.tell))
+    return allowed(lambda: _tell(s, fact))
+
+
+def _told_as(s: Source, fact: Fact) -> str:
+    patterns = _patterns(fact, asked=False)
+    if patterns and s.chance(BY_GRAMMAR):
+        return s.expand(s.pick(patterns)) + "."
     if "np" in fact.extra and fact.change and s.chance(COMPOSED):
-        template = _fill(s, s.pick(P.NOUN_CORES)) + "."
-    elif "k" in fact.extra and fact.change and s.chance(COMPOSED):
-        template = _fill(s, s.pick(P.KIN_CORES)) + "."
-    else:
-        template = s.pick(fact.tell)
-    if not s.chance(COMPOSED) or template in _HELD_OUT:
-        return fact.say(s.pick(fact.tell) if template in _HELD_OUT else template)
+        return _fill(s, s.pick(P.NOUN_CORES)) + "."
+    if "k" in fact.extra and fact.change and s.chance(COMPOSED):
+        return _fill(s, s.pick(P.KIN_CORES)) + "."
+    return s.pick(fact.tell)
+
+
+def _tell(s: Source, fact: Fact) -> str:
+    template = _told_as(s, fact)
+    if not s.chance(COMPOSED):
+        return fact.say(template)
     end = template[-1] if template[-1] in ".?" else ""
     tail = s.pick((" ", ", ")) + s.pick(P.TAILS) if s.chance(0.25) else ""
     lead, core = _lead(s), sprinkle(s, template.rstrip(".?"))
@@ -79,18 +100,17 @@ def change(s: Source, new: Fact, old: str) -> str:
     """A correction of something told before."""
     if s.held_out:
         return new.say(s.pick(new.change), old=old)
-    if new.change and s.chance(0.35):
+    return allowed(lambda: _change(s, new, old))
+
+
+def _change(s: Source, new: Fact, old: str) -> str:
+    if new.change and s.chance(0.3):
         return new.say(s.pick(new.change), old=old)
-    cores = (
-        P.NOUN_CORES
-        if "np" in new.extra and new.change
-        else P.KIN_CORES
-        if "k" in new.extra and new.change
-        else new.tell
-    )
-    template = s.pick(new.tell) if s.chance(0.4) else _fill(s, s.pick(cores))
-    text = new.say(sprinkle(s, template.rstrip(".?")) + s.pick(P.CHANGE_TAILS), old=old).removeprefix(AS_IS) + "."
-    return f"{s.pick(P.CHANGE_LEADS)} {text}" if s.chance(0.75) or "{old}" not in template else text
+    if s.chance(0.3):
+        return s.expand(s.pick(G.CHANGE_LEADS)) + new.say(_told_as(s, new)).removeprefix(AS_IS)
+    core = _told_as(s, new).rstrip(".?")
+    text = new.say(sprinkle(s, core) + s.pick(P.CHANGE_TAILS), old=old).removeprefix(AS_IS) + "."
+    return f"{s.pick(P.CHANGE_LEADS)} {text}"
 
 
 def _embedded(s: Source, fact: Fact) -> str:
@@ -110,7 +130,17 @@ def _embedded(s: Source, fact: Fact) -> str:
 
 def ask(s: Source, fact: Fact) -> str:
     """A question for the fact."""
-    if s.held_out or not s.chance(COMPOSED):
+    if s.held_out:
+        return fact.say(s.pick(fact.ask))
+    return allowed(lambda: _ask(s, fact))
+
+
+def _ask(s: Source, fact: Fact) -> str:
+    patterns = _patterns(fact, asked=True)
+    if patterns and s.chance(BY_GRAMMAR):
+        text = fact.say(s.expand(s.pick(patterns)))
+        return f"{s.pick(P.ASK_OPENERS)} {text}" if s.chance(0.15) else text
+    if not s.chance(COMPOSED):
         return fact.say(s.pick(fact.ask))
     core = _embedded(s, fact) if s.chance(0.6) else ""
     if core:
@@ -121,10 +151,7 @@ def ask(s: Source, fact: Fact) -> str:
         template = s.pick(P.KIN_ASK_DIRECT)
     else:
         template = s.pick(fact.ask)
-    template = sprinkle(s, template, 0.15)
-    if template in _HELD_OUT:
-        return fact.say(s.pick(fact.ask))
-    text = fact.say(template).removeprefix(AS_IS)
+    text = fact.say(sprinkle(s, template, 0.15)).removeprefix(AS_IS)
     if s.chance(0.2):
         end = text[-1] if text[-1:] in "?." else ""
         text = text.rstrip("?.") + s.pick((" ", ", ")) + s.pick(P.ASK_TAILS) + end
@@ -135,18 +162,28 @@ def ask(s: Source, fact: Fact) -> str:
 
 
 def persona(s: Source, plain: tuple[str, ...]) -> str:
-    """A system sentence that gives a name."""
-    if s.chance(0.35):
+    """A system sentence that gives a name, with its marker."""
+    return allowed(lambda: _persona(s, plain))
+
+
+def _persona(s: Source, plain: tuple[str, ...]) -> str:
+    if s.chance(0.3):
         return s.pick(plain)
+    if s.chance(0.5):
+        return capital(s.expand(s.pick(G.PERSONA)))
     text = sprinkle(s, s.pick(P.PERSONA_MORE), 0.1)
-    return (
-        capital(s.pick(P.LEADS) + " " + text[0].lower() + text[1:])
-        if s.chance(0.1) and not text.startswith("{")
-        else capital(text)
-    )
+    if s.chance(0.1) and not text.startswith("{"):
+        return capital(s.pick(P.LEADS) + " " + text[0].lower() + text[1:])
+    return capital(text)
 
 
 def name_question(s: Source, plain: tuple[str, ...]) -> str:
     """A question for the model's name."""
+    return allowed(lambda: _name_question(s, plain))
+
+
+def _name_question(s: Source, plain: tuple[str, ...]) -> str:
+    if s.chance(0.4):
+        return s.expand(s.pick(G.NAME_ASK))
     text = sprinkle(s, s.pick(P.NAME_ASK_MORE) if s.chance(0.6) else s.pick(plain), 0.1)
     return f"{s.pick(P.ASK_OPENERS)} {text}" if s.chance(0.15) else text

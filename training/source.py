@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from training import words as W
+from training.phrases import held_out as H
 
 T = TypeVar("T")
 _ONSETS = [
@@ -59,9 +60,20 @@ SYLLABLES_HELD_OUT = tuple(s for s in _ALL if zlib.crc32(s.encode()) % 4 == 1)
 SYLLABLES_TRAIN = tuple(s for s in _ALL if zlib.crc32(s.encode()) % 4 != 1)
 _MINUTES_TRAIN = ("00", "10", "15", "20", "30", "40", "45", "50", "55")
 _MINUTES_HELD_OUT = ("05", "25", "35", "12", "48")
+_HOURS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 _RUDE = re.compile("fuk|fuc|shit|nig|cunt|rap[ei]|coc|dic|naz|fag|nude|slut|whor")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _MIXED = W.COMMON + W.OBJECTS
+_SPLITTABLE = tuple(
+    word.lower()
+    for words in (W.COMMON, W.OBJECTS, W.PEOPLE, W.PLACES, W.FOODS, W.JOBS, W.HOBBIES, W.WILD, W.RESULT_KEYS, W.THINGS)
+    for word in words
+    if word.isalpha()
+)
+_GROUP = re.compile(r"\(([^()]*)\)")
+_OF_THE_OTHER_SIDE = re.compile(
+    f"(?:{'|'.join(sorted(SYLLABLES_HELD_OUT, key=len, reverse=True))})+(?:{'|'.join(_CODAS)})"
+)
 RESIDUE = 5  # numbers with n % 8 == 5 belong to the evaluation
 
 
@@ -73,6 +85,7 @@ class Source:
         self.random = self.rng.random
         self.held_out = held_out
         self.lower = False
+        self.theme: tuple[str, ...] = ()  # words that nouns of this conversation share
 
     def pick(self, options: Sequence[T]) -> T:
         """One of the options, evenly."""
@@ -98,40 +111,64 @@ class Source:
             return self.invented(capital)
         return self.cased(word.capitalize() if capital else word)
 
-    def _letters(self, capital: bool) -> str:
-        word = "".join(self.pick(_LETTERS) for _ in range(3 + self.below(6)))
-        return self.cased(word.capitalize() if capital else word)
+    def fragments(self, capital: bool = True) -> str:
+        """A made-up word that copying must not foresee: parts of ordinary words glued together, or plain letters.
+
+        Training only, so that every piece of the vocabulary is copied at the head, in the middle and at the end of
+        values. Words that the evaluation could draw are refused.
+        """
+        while True:
+            if self.random() < 0.12:
+                word = "".join(self.pick(_LETTERS) for _ in range(3 + self.below(6)))
+            else:
+                word = "".join(self._piece() for _ in range(2 + (self.random() < 0.45)))
+                if self.random() < 0.3:
+                    word += self.pick(_SPLITTABLE)[-1 - self.below(4) :]
+            if 2 < len(word) < 14 and not (_RUDE.search(word) or word in H.WORDS or _OF_THE_OTHER_SIDE.fullmatch(word)):
+                return self.cased(word.capitalize() if capital else word)
+
+    def _piece(self) -> str:
+        word = self.pick(_SPLITTABLE)
+        at = 0 if self.random() < 0.6 else self.below(len(word) - 1)
+        return word[at : at + 2 + self.below(3)]
+
+    def expand(self, pattern: str) -> str:
+        """One sentence of a pattern with choices such as (a|b)."""
+        return _GROUP.sub(lambda found: self.pick(found.group(1).split("|")), pattern)
 
     def name(self) -> str:
         """A person's or animal's name."""
         if self.held_out:
             return self.invented()
         r = self.random()
-        if r < 0.55:
+        if r < 0.35:
             return self.invented()
-        if r < 0.88:
+        if r < 0.58:
             return self.cased(self.pick(W.PEOPLE))
-        return self.cased(self.pick(W.COMMON).capitalize()) if r < 0.94 else self._letters(True)
+        return self.cased(self.pick(W.COMMON).capitalize()) if r < 0.64 else self.fragments()
 
     def place(self) -> str:
         """A town or country."""
         if self.held_out:
             return self.invented()
         r = self.random()
-        if r < 0.55:
+        if r < 0.3:
             return self.invented()
-        if r < 0.9:
+        if r < 0.6:
             return self.cased(self.pick(W.PLACES))
-        return self.cased(("New " if r < 0.93 else "Port " if r < 0.96 else "Upper ") + self.invented().capitalize())
+        if r < 0.92:
+            return self.fragments()
+        return self.cased(f"{self.pick(('New', 'Port', 'Upper', 'Saint', 'Old', 'North'))} {self.fragments()}")
 
     def word(self, ordinary: Sequence[str], share: float = 0.6) -> str:
         """A lower-case word: from the ordinary list in training for `share` of the draws, else made up."""
         if self.held_out:
             return self.invented(False)
         r = self.random()
-        if r < share:
+        if r < share * 0.75:
             return self.cased(self.pick(ordinary).replace("-", " "))
-        return self.invented(False) if r < share + (1 - share) * 0.6 else self.pick(_MIXED)
+        r = self.random()
+        return self.invented(False) if r < 0.3 else self.fragments(False) if r < 0.85 else self.pick(_MIXED)
 
     def number(self, low: int, high: int) -> int:
         """A whole number of [low, high] in this side's residue class."""
@@ -146,7 +183,7 @@ class Source:
         if r < 3:
             return str(self.number(10 ** (2 + r), 10 ** (3 + r) - 1))
         if r > 5:
-            letter = self.pick(_LETTERS).upper()
+            letter, second = self.pick(_LETTERS).upper(), self.pick(_LETTERS).upper()
             n, m = self.number(1, 99), self.number(10, 99)
             return self.cased(
                 self.pick(
@@ -157,6 +194,14 @@ class Source:
                         f"#{n}{m}",
                         f"{letter}{n}{self.pick(_LETTERS).upper()}{m}",
                         f"{n}-{m}-{letter}",
+                        f"{letter}{second}-{n}-{m}",
+                        f"{n}{letter}{second}{m}",
+                        f"{letter.lower()}{n}{second.lower()}{m}",
+                        f"{n}/{m}",
+                        f"{n}.{m}.{self.number(10, 99)}",
+                        "".join(self.pick(_LETTERS) for _ in range(3 + self.below(4))).upper(),
+                        self.invented() + str(n),
+                        self.fragments(False) + str(m),
                     )
                 )
             )
@@ -180,7 +225,12 @@ class Source:
         if r < 9 or self.held_out:
             return f"{self.below(24):02d}:{minutes}" if r < 7 else f"{1 + self.below(23)}:{minutes}"
         hour = 1 + self.below(12)
-        return self.pick((f"{hour} am", f"{hour} pm", f"{hour} o'clock", f"{hour}pm", f"{hour}am", "noon"))
+        spoken = self.pick(_HOURS)
+        if self.random() < 0.5:
+            said = (f"half past {spoken}", f"quarter to {spoken}", f"quarter past {hour}", f"{spoken} o'clock")
+        else:
+            said = (f"{hour} am", f"{hour} pm", f"{hour}pm", f"{hour}am")
+        return self.pick((*said, f"{hour} o'clock", str(hour), "noon", "midnight"))
 
     def date(self) -> str:
         """A day of the year, or in training also a day of the week."""
@@ -197,8 +247,14 @@ class Source:
         if self.held_out:
             return f"{self.invented()} {self.invented()}"
         r = self.random()
-        if r < 0.5:
+        if r < 0.25:
             return self.cased(f"{self.pick(W.ADJECTIVES).capitalize()} {self.pick(W.OBJECTS).capitalize()}")
-        if r < 0.75:
-            return self.cased(f"The {self.pick(W.COMMON).capitalize()} of {self.invented()}")
-        return f"{self.invented()} {self.invented()}"
+        if r < 0.4:
+            return self.cased(f"The {self.pick(W.COMMON).capitalize()} of {self.place()}")
+        if r < 0.55:
+            return self.cased(f"{self.name()} {self.pick(('and', 'of', 'the', 'in', 'for'))} {self.fragments()}")
+        if r < 0.65:
+            return f"{self.fragments()} {self.invented()} {self.fragments()}"
+        if r < 0.72:
+            return self.cased(self.pick(W.COMMON).capitalize())
+        return f"{self.invented()} {self.invented()}" if r < 0.82 else f"{self.fragments()} {self.fragments()}"
