@@ -216,7 +216,7 @@ class TransactionKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TransactionEnd:
-    """How a context transaction with host transfers ended. `freed`: what returned to the pools at that moment.
+    """How a demotion or pause ended, or a bind failed. `freed`: what returned to the pools at that moment.
 
     A failed BIND leaves a sequence that can only be released. A failed PAUSE leaves its snapshot whole on the device;
     a failed DEMOTION or CAPTURE has changed nothing. `subject`: the sequence bound, the snapshot, the point captured.
@@ -353,8 +353,12 @@ class HostedProgram(NativeProgram, Protocol):
         """Finite ways to free something of a device pool by leaving content on the host (I1, I6)."""
         ...
 
-    def demote(self, action: DemoteAction, *, most: int | None = None) -> Demoting | Shortfall:
+    def demote(
+        self, action: DemoteAction, *, most: int | None = None, keeps_device: bool = False
+    ) -> Demoting | Shortfall:
         """Begin a demotion of this epoch; `most`: pages wanted of the group, the deepest first.
+
+        `keeps_device`: a write-back; replicas are made, and nothing leaves the device (I9).
 
         Safe duplicates make room on the host before anything is missing, and a group of pages is halved until a part of
         it fits (I11). HOST shortfall: not even one page, or the StateImage, can be placed; nothing has changed.

@@ -31,9 +31,11 @@ def start_demotion(
     host: HostTier,
     transactions: Transactions,
     action: DemoteAction,
+    *,
     most: int | None,
+    keeps_device: bool,
 ) -> tuple[Demoting, ContextTransaction | None, Leaving] | Shortfall:
-    """Place, lease and submit, or change nothing. Content with replicas leaves at once (I6)."""
+    """Place, lease and submit, or change nothing; content with replicas leaves at once (I6). The rest is returned."""
     assert action.epoch == stores.epoch.value, f"V-14: action of epoch {action.epoch}, now {stores.epoch.value}"
     assert transactions.current is None, "V-07: one context transaction at a time"
     leaving = _find_leaving(stores, action, most)
@@ -47,6 +49,8 @@ def start_demotion(
     transaction.save = save
     coming = len(stores.copies.list_targets(save))
     submit_saves(stores, host, transaction, leaving)
+    if keeps_device:
+        leaving, coming = Leaving(None, ()), 0
     freed = leave_device(stores, leaving)
     if not transaction.transfers:
         transactions.settle(transaction, freed)

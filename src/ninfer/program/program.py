@@ -209,11 +209,13 @@ class Program:
         """Finite ways to free something of a device pool by leaving content on the host (I1, I6)."""
         return list_demotions(self._stores, pool)
 
-    def demote(self, action: DemoteAction, *, most: int | None = None) -> Demoting | Shortfall:
-        """Begin a demotion; a group of pages is halved until it can be placed (I11)."""
+    def demote(
+        self, action: DemoteAction, *, most: int | None = None, keeps_device: bool = False
+    ) -> Demoting | Shortfall:
+        """Begin a demotion, or a write-back; a group of pages is halved until it can be placed (I11)."""
         assert self._host is not None, "C2: there is no host tier"
         stores, transactions = self._stores, self._transactions
-        outcome = start_demotion(stores, self._host, transactions, action, most)
+        outcome = start_demotion(stores, self._host, transactions, action, most=most, keeps_device=keeps_device)
         if isinstance(outcome, Shortfall):
             return outcome
         demoting, transaction, leaving = outcome

@@ -26,7 +26,7 @@ class Step(Enum):
     DRAINING = "draining"
     """Nobody wants the result any more; the reader is waited for. It blocks no other transaction."""
     DONE = "done"
-    """Replicas are published, sources freed."""
+    """Replicas that are still wanted are published, sources freed."""
     UNDONE = "undone"
     """Nothing was published; what was reserved is free."""
     FAILED = "failed"
@@ -127,8 +127,9 @@ class Transactions:
         """Everything that the kind had to do is done; the next one may begin."""
         if transaction is self.current:
             self.current = None
-            end = TransactionEnd(transaction.kind, transaction.has_failure, freed, transaction.subject)
-            self._ends.append(end)
+            if transaction.kind is not TransactionKind.BIND or transaction.has_failure:
+                end = TransactionEnd(transaction.kind, transaction.has_failure, freed, transaction.subject)
+                self._ends.append(end)
         else:
             self._draining.remove(transaction)
         transaction.advance(Event.FAIL if transaction.has_failure else Event.LAND)
@@ -137,7 +138,7 @@ class Transactions:
         assert transaction.save is None, "V-04: a transaction ends with a save"
 
     def collect_ends(self) -> list[TransactionEnd]:
-        """Ends since the last call; a cancelled transaction reports none."""
+        """Ends since the last call. A bind that is in place and whatever was cancelled are not among them."""
         ends, self._ends = self._ends, []
         return ends
 
