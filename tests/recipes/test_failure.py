@@ -40,8 +40,12 @@ PLACES: dict[str, Callable[[Live], tuple[object, str]]] = {
     "planning the input": lambda live: (live.frontend, "plan_chat"),
     "choosing the source": lambda live: (live.state.resources, "list_sources"),
     "binding the restored state": lambda live: (live.state.program, "bind"),
+    "adopting the source": lambda live: (live.state.resources, "adopt"),
     "preparing a capture": lambda live: (live.state.program, "reserve_capture"),
+    "publishing a capture": lambda live: (live.state.resources, "publish_input_point"),
     "committing a token": lambda live: (live.state.program, "commit_run"),
+    "freezing the end": lambda live: (live.state.program, "freeze_end"),
+    "publishing the end": lambda live: (live.state.resources, "publish_end"),
     "telling the sink": lambda live: (Publication, "delta"),
 }
 

@@ -44,16 +44,17 @@ def make_core(parts: EngineParts) -> EngineCore:
     """Program, policies, cycle and control thread; the thread is not started."""
     options = parts.options
     program = Program(parts.device)
-    resources = ResourceManager(program, parts.costs, keeps_points=options.reuse)
+    lanes = options.max_concurrency
+    resources = ResourceManager(program, parts.costs, keeps_points=options.reuse, lane_count=lanes)
     settings = CycleSettings(
         max_context=parts.max_context,
-        lane_count=options.max_concurrency,
+        lane_count=lanes,
         prefill_chunk_tokens=options.prefill_chunk_tokens,
         queue_timeout_s=options.queue_timeout_s,
         request_timeout_s=options.request_timeout_s,
         audit_every_cycles=options.audit_every_cycles,
     )
-    state = EngineState(settings, program, resources, parts.clock, Members(options.max_concurrency))
+    state = EngineState(settings, program, resources, parts.clock, Members(lanes))
     return EngineCore(
         Cycle(state),
         decoder=parts.frontend.detokenizer,

@@ -72,7 +72,7 @@ class Admission:
                 self._state.queue.note_failure(request.ticket)
             return outcome is Outcome.BOUND
         except Exception as error:
-            self._endings.contain(request, error)
+            self._endings.contain(error, request)
             return True
 
     def _attempt(self, request: Request) -> Outcome:
@@ -138,7 +138,7 @@ class Admission:
         return None
 
     def _seat(self, request: Request, source: Source, bound: Bound, *, own_resume: bool) -> None:
-        """The request owns its sequence before anything else can go wrong."""
+        """The request owns its sequence before anything else can go wrong; from then on its end gives all back."""
         state = self._state
         request.sequence = bound.sequence
         request.frontier = bound.frontier

@@ -21,6 +21,7 @@ from ninfer.ports.sampling import SamplingParams
 from ninfer.resource.continuation import History
 
 from .cycle import Cycle
+from .errorlog import log_error, name_error
 from .publish import Publication
 from .request import Interrupt, Request
 from .stops import StopWatch, TextDecoder
@@ -235,8 +236,8 @@ class EngineCore:
 
     def fail(self, error: BaseException) -> None:
         """The engine as a whole is gone: everybody hears it once, nobody is taken any more."""
-        _log.critical("the engine has failed", exc_info=error)
-        failure = error if isinstance(error, DeviceFailure) else DeviceFailure(f"{type(error).__name__}: {error}")
+        log_error(_log, logging.CRITICAL, "the engine has failed", error)
+        failure = error if isinstance(error, DeviceFailure) else DeviceFailure(name_error(error))
         with self._lock:
             self._failure = failure
             self._condition = Condition.FAILED

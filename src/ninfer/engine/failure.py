@@ -1,6 +1,7 @@
 """The ways a request ends, and what one request's error may cost: that request, nothing else (settled decision 12).
 
-All ends go through one clean-up: sequence, record, lane and queue first, the last event after them.
+All ends go through one clean-up: queue, lane, sequence and record first, the last event after them. Where that or any
+other hand-over between Program and ResourceManager was cut short by an error, the three are brought to agree again.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from ninfer.base.errors import (
 )
 from ninfer.ports.output import FinishReason
 
+from .errorlog import log_error
 from .pause import pause_destructively
 from .request import Interrupt, Phase, Request
 from .state import EngineState
@@ -55,32 +57,34 @@ class Endings:
                 limit = f"{settings.request_timeout_s:g} s"
                 self._publish_failure(request, RequestTimeout(f"the request took longer than {limit}"))
 
-    def fail(self, request: Request, error: NInferError) -> None:
-        """The request cannot go on; nothing of its active state is kept."""
-        self._leave(request, keeps_end=False)
-        self._publish_failure(request, error)
+    def contain(self, error: Exception, *requests: Request) -> None:
+        """An exception while working for these requests. Raises again if the engine can no longer be trusted.
 
-    def contain(self, request: Request, error: Exception) -> None:
-        """An exception while working for one request. Raises again if the engine as a whole can no longer be trusted.
-
-        The request ends; a full recount then tells whether anything else was touched (SCHED-09).
+        They end. What the error cut short is cleared away, and a full recount tells whether that was all (SCHED-09).
         """
         if isinstance(error, DeviceFailure):
+            for request in requests:  # an end that was under way is in no book any more
+                self._publish_failure(request, error)
             raise error
+        answer: NInferError = RequestFailed(f"the request ended with an internal error ({type(error).__name__})")
         if isinstance(error, CapacityContractError):
-            self.fail(request, error)
-            return
-        _log.error("request %d failed", request.ticket, exc_info=error)
-        if request.phase is not Phase.ENDED:
-            self.fail(request, RequestFailed(f"the request ended with an internal error ({type(error).__name__})"))
-        self._state.audit()
+            answer = error
+        else:
+            log_error(_log, logging.ERROR, f"requests {[request.ticket for request in requests]} failed", error)
+        for request in requests:
+            if request.phase is not Phase.ENDED:
+                self._leave_anyhow(request)
+            self._publish_failure(request, answer)
+        if answer is not error:
+            self._state.reconcile()
+            self._state.audit()
 
     def pause(self, request: Request) -> None:
         """Pause destructively; an error in that ends the paused request only."""
         try:
             pause_destructively(self._state, request)
         except Exception as error:
-            self.contain(request, error)
+            self.contain(error, request)
 
     def abandon(self, error: NInferError) -> None:
         """The engine failed or stops at once: everybody hears it; contents are not touched any more."""
@@ -88,25 +92,29 @@ class Endings:
             request.phase = Phase.ENDED
             self._publish_failure(request, error)
         self._state.requests.clear()
+        self._state.reported.clear()
         self._state.by_sequence.clear()
 
+    def _leave_anyhow(self, request: Request) -> None:
+        """Leave after an error; a second one is only noted, since what it leaves behind is cleared away as well."""
+        try:
+            self._leave(request, keeps_end=False)
+        except Exception as error:
+            log_error(_log, logging.ERROR, f"the clean-up of request {request.ticket} failed", error)
+
     def _leave(self, request: Request, *, keeps_end: bool) -> None:
-        """Give back everything the request holds. Its saved points survive on their own."""
+        """Give back everything the request holds. Its saved points survive on their own.
+
+        What cannot fail comes first, so that an error leaves nothing but contents, which `EngineState.reconcile` finds.
+        """
         state = self._state
         ticket, sequence, record = request.ticket, request.sequence, request.record
         assert not request.in_flight, "L3: a unit in flight lands first"
         if ticket in state.queue:
             state.queue.leave(ticket)
-        request.sequence = request.record = request.lane = None  # first: a clean-up that fails is not repeated
+        request.sequence = request.record = request.lane = None
         if sequence is not None:
             state.by_sequence.pop(sequence, None)
-            if keeps_end and state.resources.keeps_points and record is not None:
-                point = state.program.freeze_end(sequence)
-                state.resources.publish_end(record, point, state.program.point_frontier(point))
-            else:
-                state.program.release(sequence)
-                if record is not None:
-                    state.resources.vacate(record)
         if ticket in state.members:
             state.members.vacate(ticket)
         if state.binding == ticket:
@@ -116,6 +124,14 @@ class Endings:
         state.requests.pop(ticket, None)
         request.enter(Phase.ENDED)
         state.queue.note_capacity()
+        if sequence is not None and keeps_end and state.resources.keeps_points and record is not None:
+            point = state.program.freeze_end(sequence)
+            state.resources.publish_end(record, point, state.program.point_frontier(point))
+            return
+        if sequence is not None:
+            state.program.release(sequence)
+        if record is not None:
+            state.resources.vacate(record)
 
     def _flush(self, request: Request) -> None:
         """Text that was held back is decided now."""
@@ -130,13 +146,17 @@ class Endings:
                 request.publication.finish(reason)
             else:
                 request.publication.finish(reason, verdict.stop_string, verdict.stop_token)
-        except Exception:
-            _log.exception("the sink of request %d raised at its end", request.ticket)
+        except Exception as error:
+            self._note_deaf(request, error)
 
     def _publish_failure(self, request: Request, error: NInferError) -> None:
+        if request.publication.has_ended:
+            return
         self._state.counters.failed += 1
         try:
-            if not request.publication.has_ended:
-                request.publication.fail(error)
-        except Exception:
-            _log.exception("the sink of request %d raised at its end", request.ticket)
+            request.publication.fail(error)
+        except Exception as raised:
+            self._note_deaf(request, raised)
+
+    def _note_deaf(self, request: Request, error: Exception) -> None:
+        log_error(_log, logging.ERROR, f"the sink of request {request.ticket} raised at its end", error)

@@ -40,8 +40,14 @@ class Settlement:
     def poll(self) -> bool:
         """Settle every completion there is. True: something happened."""
         state = self._state
-        completions = state.program.poll()
-        for progress in completions:
+        leaving = state.program.count_leaving()
+        state.reported.extend(state.program.poll())
+        moved = bool(state.reported)
+        if state.program.count_leaving() < leaving:  # what an ended request had under way has landed
+            state.queue.note_capacity()
+            moved = True
+        while state.reported:
+            progress = state.reported.popleft()
             request = state.by_sequence[progress.sequence]
             try:
                 match progress:
@@ -56,10 +62,10 @@ class Settlement:
                 if request.interrupt is not None and request.phase is not Phase.ENDED:
                     self._endings.interrupt(request)
             except Exception as error:
-                self._endings.contain(request, error)
-        if completions:
+                self._endings.contain(error, request)
+        if moved:
             state.last_progress_s = state.clock.now()
-        return bool(completions)
+        return moved
 
     def interrupt(self, ticket: Ticket, why: Interrupt) -> bool:
         """End a request now, or as soon as its unit in flight has landed. True: it ended."""
@@ -72,7 +78,7 @@ class Settlement:
         try:
             self._endings.interrupt(request)
         except Exception as error:
-            self._endings.contain(request, error)
+            self._endings.contain(error, request)
         return True
 
     def expire(self) -> bool:

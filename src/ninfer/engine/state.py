@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 
 from ninfer.base.clock import Clock
 from ninfer.base.ids import Handle, Ticket
-from ninfer.ports.native import NativeProgram
+from ninfer.ports.native import NativeProgram, PrefillDone, Progress
+from ninfer.resource.continuation import Continuation
 from ninfer.resource.manager import ResourceManager
 from ninfer.sched.members import Members
 from ninfer.sched.queue import WaitingQueue
@@ -59,6 +61,8 @@ class EngineState:
     """The one request whose bind is not complete (V-07)."""
     recovering: Ticket | None = None
     """The one holder of a full restore permit (V-07)."""
+    reported: deque[Progress] = field(default_factory=deque)
+    """What Program reported and nobody has settled yet."""
     draws_in_flight: int = 0
     prefill_in_flight: Ticket | None = None
     last_progress_s: float = 0.0
@@ -66,8 +70,9 @@ class EngineState:
 
     @property
     def has_work_in_flight(self) -> bool:
-        """Something will be polled later without further action."""
-        return self.draws_in_flight > 0 or self.prefill_in_flight is not None or self.binding is not None
+        """Something will be polled later without further action: turns, a bind, or what an ended request left (L3)."""
+        turns = self.draws_in_flight > 0 or self.prefill_in_flight is not None
+        return turns or self.binding is not None or self.program.count_leaving() > 0
 
     def residents(self) -> list[Request]:
         """Requests with a lane, oldest first."""
@@ -86,8 +91,24 @@ class EngineState:
         chunk = self.settings.prefill_chunk_tokens
         return min(limit, (frontier // chunk + 1) * chunk)
 
+    def reconcile(self) -> None:
+        """After an error that cut a hand-over short: what no request and no record holds goes back (SCHED-09)."""
+        for sequence in self.program.list_sequences():
+            if sequence not in self.by_sequence:
+                self.program.release(sequence)
+        self.resources.reconcile(self._list_users(), self._list_in_hand())
+        self.queue.note_capacity()
+
+    def _list_users(self) -> dict[Ticket, Continuation]:
+        return {ticket: request.record for ticket, request in self.requests.items() if request.record is not None}
+
+    def _list_in_hand(self) -> frozenset[Handle]:
+        """Captures that were reported and are still to be published."""
+        reported = (progress.captured for progress in self.reported if isinstance(progress, PrefillDone))
+        return frozenset(point for point in reported if point is not None)
+
     def audit(self) -> None:
-        """Recount seats, queue, records and stores; AssertionError names what differs."""
+        """Recount seats, queue, records and stores, and what they say of each other; AssertionError: they differ."""
         self.program.audit()
         self.resources.audit()
         self.queue.audit()
@@ -97,6 +118,10 @@ class EngineState:
             assert waits == (ticket in self.queue), f"ticket {ticket} is {request.phase.value}"
             assert waits != (ticket in self.members), f"ticket {ticket} is {request.phase.value}"
             assert waits == (request.sequence is None), f"ticket {ticket} is {request.phase.value}"
+        assert set(self.program.list_sequences()) == set(self.by_sequence), "sequences and requests differ (V-02)"
+        owned = self._list_in_hand().union(self.resources.list_points())
+        assert owned == set(self.program.list_points()), "points and their owners differ (V-02)"
+        assert self.resources.list_users() == self._list_users(), "records and their users differ (V-09)"
         flying = [request for request in self.by_sequence.values() if request.in_flight]
         drawing = sum(request.phase is Phase.DECODE for request in flying)
         assert drawing == self.draws_in_flight, "draws in flight differ"

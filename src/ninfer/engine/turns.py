@@ -75,17 +75,21 @@ class Turns:
     def submit(self, granted: Granted) -> bool:
         """Start the granted units. True: something runs."""
         state = self._state
-        draws = [self._make_draw_turn(request) for request in granted.draws]
+        draws = self._prepare_draws(granted.draws)
         prefill = self._prepare_prefill(granted.prefill) if granted.prefill is not None else None
         if not draws and prefill is None:
             return False
-        state.program.submit(draws, prefill)
-        for request in granted.draws:
+        drawing = [state.by_sequence[turn.sequence] for turn in draws]
+        filling = [] if prefill is None else [state.by_sequence[prefill.sequence]]
+        try:
+            state.program.submit(draws, prefill)
+        except Exception as error:  # nobody can say how far it came: all whose units these are
+            self._endings.contain(error, *drawing, *filling)
+            return True
+        for request in (*drawing, *filling):
             request.in_flight = True
         state.draws_in_flight += len(draws)
-        if prefill is not None:
-            request = state.by_sequence[prefill.sequence]
-            request.in_flight = True
+        for request in filling:
             state.prefill_in_flight = request.ticket
             state.rotation.note_turn(request.ticket)
         return True
@@ -102,7 +106,7 @@ class Turns:
         try:
             return self._grant(request)
         except Exception as error:
-            self._endings.contain(request, error)
+            self._endings.contain(error, request)
             return False
 
     def _grant(self, request: Request) -> bool:
@@ -134,6 +138,16 @@ class Turns:
         rebuilding = request.frontier < request.replay_until
         return self._state.chunk_end(request.frontier, request.replay_until if rebuilding else request.rebuild_end)
 
+    def _prepare_draws(self, requests: list[Request]) -> list[DrawTurn]:
+        """The turns of all who draw. An error while making one costs its request only."""
+        turns = []
+        for request in requests:
+            try:
+                turns.append(self._make_draw_turn(request))
+            except Exception as error:
+                self._endings.contain(error, request)
+        return turns
+
     def _make_draw_turn(self, request: Request) -> DrawTurn:
         params = request.params
         assert request.sequence is not None
@@ -155,7 +169,7 @@ class Turns:
         try:
             request.capture = None if replay else self._reserve_capture(request, end)
         except Exception as error:
-            self._endings.contain(request, error)
+            self._endings.contain(error, request)
             return None
         return PrefillTurn(request.sequence, end - request.frontier, request.capture, replay)
 

@@ -44,8 +44,8 @@ class Continuation:
     """One history with at most one generation endpoint and one input point (D1).
 
     `user`: the request that writes this history on, None while inactive. `publication_order`: order of the last
-    publication (F4). `last_used`: order of the last adoption or publication. `adoptions`: requests that really
-    started from one of its points (H1); saving and finishing are none.
+    publication (F4). `last_used`: order of the last adoption or publication, `used_at`: how many requests had started
+    by then. `adoptions`: requests that really started from one of its points (H1); saving and finishing are none.
     """
 
     serial: int
@@ -56,6 +56,7 @@ class Continuation:
     input_point: Handle | None = None
     publication_order: int = 0
     last_used: int = 0
+    used_at: int = 0
     adoptions: int = 0
     frontiers: dict[Handle, int] = field(default_factory=dict)
 

@@ -5,7 +5,7 @@ Keeps no physical ledger: room, needs and releases are asked of Program each tim
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -17,7 +17,7 @@ from ninfer.ports.output import LossReport
 
 from .continuation import Continuation, History
 from .index import PrefixIndex
-from .reclaim import Ranked, Right, Standing, find_reused, rank_actions
+from .reclaim import CAPTURE_WEIGHT, Ranked, Right, Standing, find_reused, rank_actions
 from .sources import CostModel, Source, SourceAsk, rank_sources
 
 MATCHED_RECORDS = 64
@@ -36,8 +36,17 @@ class CacheFacts:
 class ResourceManager:
     """Records of all histories. Engine-thread only."""
 
-    def __init__(self, program: NativeProgram, costs: CostModel | None = None, *, keeps_points: bool = True) -> None:
+    def __init__(
+        self,
+        program: NativeProgram,
+        costs: CostModel | None = None,
+        *,
+        keeps_points: bool = True,
+        lane_count: int = 1,
+    ) -> None:
+        """`lane_count`: lanes, each with a basic slot that no reused standing is charged against."""
         self._program = program
+        self._lanes = lane_count
         self._costs = costs or CostModel()
         self._keeps = keeps_points
         self._index = PrefixIndex()
@@ -45,6 +54,7 @@ class ResourceManager:
         self._owners: dict[Handle, Continuation] = {}
         self._serials = 0
         self._orders = 0
+        self._uses = 0
 
     @property
     def keeps_points(self) -> bool:
@@ -79,30 +89,33 @@ class ResourceManager:
         """
         parent = source.record
         is_demand = parent is not None and not own_resume
-        if parent is not None and is_demand:
-            parent.adoptions += 1
-            parent.last_used = self._next_order()
+        self._uses += not own_resume
         if parent is not None and source.quote.takes_over:
             record = parent
         else:
             record = self._open_record(history, adoptions=int(is_demand))
         assert record.user is None, "one writer a history (V-09)"
         record.user = ticket
+        for point in bound.consumed:  # Program has ended them: nothing may be asked about them any more
+            self._forget(point)
         record.history = history
         record.session = session
-        for point in bound.consumed:
-            self._forget(point)
+        if parent is not None and is_demand:
+            parent.adoptions += 1
+            self._note_use(parent)
         return record
 
     def publish_input_point(self, record: Continuation, point: Handle, frontier: int) -> None:
         """A capture of `record`'s user was kept."""
+        assert record.input_point is None, "one input point a record (D1)"
+        self._enter(record, point, frontier)
         record.publish_input_point(point, frontier)
-        self._publish(record, point, frontier)
 
     def publish_end(self, record: Continuation, point: Handle, frontier: int) -> None:
         """The user of `record` ended with a generation endpoint."""
+        assert record.end is None, "one endpoint a record (D1)"
+        self._enter(record, point, frontier)
         record.publish_end(point, frontier)
-        self._publish(record, point, frontier)
         self.vacate(record)
 
     def vacate(self, record: Continuation) -> None:
@@ -113,6 +126,30 @@ class ResourceManager:
     def retire(self, point: Handle) -> None:
         """Program ended a point (an outdated input point before a capture)."""
         self._forget(point)
+
+    def list_points(self) -> list[Handle]:
+        """Every point that a record owns."""
+        return list(self._owners)
+
+    def list_users(self) -> dict[Ticket, Continuation]:
+        """Who writes which record on."""
+        return {record.user: record for record in self._records.values() if record.user is not None}
+
+    def reconcile(self, users: Mapping[Ticket, Continuation], in_hand: frozenset[Handle]) -> None:
+        """After an error somewhere in a hand-over: agree with Program and with the requests again (SCHED-09).
+
+        Points that Program ended are forgotten, points that nobody owns are ended, records whose user left are
+        inactive. `users`: the requests that hold a record; `in_hand`: new points that are still to be published.
+        """
+        living = self._program.list_points()
+        for point in set(self._owners).difference(living):
+            self._forget(point)
+        for point in living:
+            if point not in self._owners and point not in in_hand:
+                self._program.discard_point(point)
+        for ticket, record in self.list_users().items():
+            if users.get(ticket) is not record:
+                self.vacate(record)
 
     def reclaim(self, shortfall: Shortfall, right: Right, keep: frozenset[Handle] = frozenset(), gain: int = 0) -> bool:
         """End optional points until the gap is closed. False: it cannot be closed.
@@ -194,13 +231,13 @@ class ResourceManager:
                 yield point, frontier
 
     def _may_replace(self, shortfall: Shortfall, keep: frozenset[Handle], gain: int) -> bool:
-        """A capture takes only what its gain exceeds, and only if that closes the gap."""
+        """A capture takes only what its weighted gain exceeds, and only if that closes the gap."""
         gap, lost = shortfall.gap, 0
         for ranked in self._rank(shortfall.pool, keep):
-            if ranked.standing is not Standing.ORDINARY:
+            if ranked.standing > Standing.ORDINARY:
                 break
             lost += ranked.loss_tokens
-            if lost >= gain:
+            if lost >= CAPTURE_WEIGHT * gain:
                 return False
             gap -= ranked.useful
             if gap <= 0:
@@ -215,40 +252,50 @@ class ResourceManager:
         largest: dict[object, int] = {}
         for ranked in self._rank(shortfall.pool, keep):
             points = ranked.action.points
-            key = points if shortfall.pool is Pool.STATE else self._owners[points[0]].serial
+            owner = self._owners.get(points[0])
+            key = points if shortfall.pool is Pool.STATE or owner is None else owner.serial
             largest[key] = max(largest.get(key, 0), ranked.useful)
         return sum(largest.values()) >= shortfall.gap
 
     def _rank(self, pool: Pool, keep: frozenset[Handle]) -> list[Ranked]:
-        capacity = self._program.occupancy().capacity[Pool.STATE]
-        reused = find_reused(self._records.values(), capacity)
-        return rank_actions(self._program.list_delete_actions(pool), pool, self._owners, reused, keep)
+        spare_slots = max(0, self._program.occupancy().capacity[Pool.STATE] - self._lanes)
+        reused = find_reused(self._records.values(), spare_slots, self._uses)
+        actions = self._program.list_delete_actions(pool)
+        return rank_actions(actions, pool, self._owners, reused, keep, self._uses)
 
     def _delete(self, ranked: Ranked) -> Amounts:
         freed = self._program.delete(ranked.action)
         for point in ranked.action.points:
-            self._forget(point)
+            if point in self._owners:
+                self._forget(point)
         return freed
 
     def _open_record(self, history: History, *, adoptions: int) -> Continuation:
         self._serials += 1
-        record = Continuation(self._serials, history, adoptions=adoptions, last_used=self._next_order())
+        record = Continuation(self._serials, history, adoptions=adoptions)
+        self._note_use(record)
         self._records[record.serial] = record
         return record
 
-    def _publish(self, record: Continuation, point: Handle, frontier: int) -> None:
-        record.publication_order = record.last_used = self._next_order()
+    def _enter(self, record: Continuation, point: Handle, frontier: int) -> None:
+        """Make a point findable, or change nothing: what may fail comes first."""
         history = record.history
         if history.digests.pages < frontier // PAGE_TOKENS:
             history.digests.extend_to(history.tokens, frontier)
-        self._owners[point] = record
         self._index.publish(point, history.digests, frontier)
+        self._owners[point] = record
+        self._note_use(record)
+        record.publication_order = record.last_used
 
     def _forget(self, point: Handle) -> None:
-        record = self._owners.pop(point)
+        record = self._owners[point]
         self._index.retire(point)
+        del self._owners[point]
         record.retire(point)
         self._drop_if_empty(record)
+
+    def _note_use(self, record: Continuation) -> None:
+        record.last_used, record.used_at = self._next_order(), self._uses
 
     def _drop_if_empty(self, record: Continuation) -> None:
         if record.is_empty:

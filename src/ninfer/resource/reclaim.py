@@ -1,8 +1,9 @@
 """Which optional points end when room is needed: a simple order over Program's finite actions (I1, I4, I5).
 
-Chooses and changes nothing. Ordinary records come before reused ones and records in use come last; among ordinary
-ones the least recovery loss for the release that counts now, then the least recently used; among reused ones the
-least recently used.
+Chooses and changes nothing. Points that no record owns go first; ordinary records come before reused ones and records
+in use come last; among ordinary ones the least recovery loss for the release that counts now, then the least recently
+used; among reused ones the least recently used. Loss fades and standing ends while only others start requests, so that
+who never returns keeps nothing for ever.
 """
 
 from __future__ import annotations
@@ -18,7 +19,16 @@ from ninfer.ports.native import DeleteAction
 from .continuation import Continuation
 
 REUSED_SHARE = 0.75
-"""Soft target: the most recently reused records keep their standing up to this share of all points (H3)."""
+"""Soft target: the most recently reused records keep their standing up to this share of the spare slots (H3)."""
+
+REUSED_USES = 32
+"""A reused record is ordinary again when so many requests started since it was used."""
+
+HALVING_USES = 16
+"""The loss of a record counts half after so many requests that started since it was used, a quarter after twice."""
+
+CAPTURE_WEIGHT = 4
+"""A save displaces up to so many times what it gains: chats of like size give way to each other, not to one-shots."""
 
 
 class Right(Enum):
@@ -29,12 +39,13 @@ class Right(Enum):
     ENTRY = "entry"
     """A request that enters or resumes: the same points, but only when they close the gap."""
     CAPTURE = "capture"
-    """An optional save: inactive ordinary records only, and never for a greater loss than its own gain (E3)."""
+    """An optional save: inactive ordinary records only, and none whose faded loss is far above its gain (E3)."""
 
 
 class Standing(IntEnum):
     """How willingly a record is given up; lower goes first."""
 
+    UNOWNED = -1
     ORDINARY = 0
     REUSED = 1
     IN_USE = 2
@@ -42,7 +53,7 @@ class Standing(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """One action with what it costs."""
+    """One action with what it costs. `loss_tokens` is faded by the time its records were idle."""
 
     action: DeleteAction
     standing: Standing
@@ -51,11 +62,18 @@ class Ranked:
     useful: int
 
 
-def find_reused(records: Iterable[Continuation], point_capacity: int) -> frozenset[int]:
-    """Serials of the records with reused standing: adopted at least once, the newest up to the soft target."""
-    room = int(point_capacity * REUSED_SHARE)
+def find_reused(records: Iterable[Continuation], spare_slots: int, uses: int) -> frozenset[int]:
+    """Serials of the records with reused standing: adopted and not long idle, the newest up to the soft target.
+
+    `spare_slots`: those beyond the basic ones of the lanes; with one alone nobody has standing, or the next chat would
+    find no room. `uses`: requests started so far.
+    """
+    room = int(spare_slots * REUSED_SHARE)
+    if room == 0:
+        return frozenset()
     reused: list[int] = []
-    for record in sorted((r for r in records if r.adoptions), key=lambda r: -r.last_used):
+    fresh = (record for record in records if record.adoptions and uses - record.used_at < REUSED_USES)
+    for record in sorted(fresh, key=lambda record: -record.last_used):
         room -= len(record.frontiers)
         if room < 0 and reused:  # a single newest record may exceed the target
             break
@@ -69,6 +87,7 @@ def rank_actions(
     owners: Mapping[Handle, Continuation],
     reused: frozenset[int],
     keep: frozenset[Handle],
+    uses: int,
 ) -> list[Ranked]:
     """Admissible actions, first to go first. Actions that touch `keep` or free nothing of `pool` are left out."""
     ranked: list[Ranked] = []
@@ -76,19 +95,24 @@ def rank_actions(
         useful = action.frees[pool]
         if useful <= 0 or not keep.isdisjoint(action.points):
             continue
-        holders: dict[int, Continuation] = {owners[point].serial: owners[point] for point in action.points}
+        holders = {owners[point].serial: owners[point] for point in action.points if point in owners}
         gone = frozenset(action.points)
         ranked.append(
             Ranked(
                 action,
-                max(_standing(record, reused) for record in holders.values()),
-                sum(record.loss_without(gone) for record in holders.values()),
-                max(record.last_used for record in holders.values()),
+                max((_standing(record, reused) for record in holders.values()), default=Standing.UNOWNED),
+                sum(fade(record.loss_without(gone), uses - record.used_at) for record in holders.values()),
+                max((record.last_used for record in holders.values()), default=0),
                 useful,
             )
         )
     ranked.sort(key=_order)
     return ranked
+
+
+def fade(loss_tokens: int, idle_uses: int) -> int:
+    """What a loss counts after `idle_uses` requests of others. Zero in the end, whatever it was."""
+    return loss_tokens >> (idle_uses // HALVING_USES)
 
 
 def _standing(record: Continuation, reused: frozenset[int]) -> Standing:

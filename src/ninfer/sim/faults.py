@@ -251,6 +251,22 @@ class WatchedProgram:
         """Passed on."""
         return self._program.point_frontier(point)
 
+    def list_sequences(self) -> list[Handle]:
+        """Passed on."""
+        return self._program.list_sequences()
+
+    def count_leaving(self) -> int:
+        """Passed on."""
+        return self._program.count_leaving()
+
+    def list_points(self) -> list[Handle]:
+        """Passed on."""
+        return self._program.list_points()
+
+    def discard_point(self, point: Handle) -> None:
+        """Passed on."""
+        self._program.discard_point(point)
+
     def list_delete_actions(self, pool: Pool) -> list[DeleteAction]:
         """Passed on."""
         return self._program.list_delete_actions(pool)

@@ -133,7 +133,7 @@ class SimEngine:
         )
         self.clock = ManualClock()
         self.program = Program(self.device)
-        self.resources = ResourceManager(self.program, keeps_points=reuse)
+        self.resources = ResourceManager(self.program, keeps_points=reuse, lane_count=lanes)
         settings = CycleSettings(max_context, lanes, chunk, queue_timeout_s, request_timeout_s, int(audit))
         self.state = EngineState(settings, self.program, self.resources, self.clock, Members(lanes))
         self.core = EngineCore(Cycle(self.state), decoder=Letters, max_queue=max_queue, device_wait=self.device.wait)

@@ -160,6 +160,40 @@ def test_mail_that_was_not_read_yet_is_answered_too() -> None:
         assert [type(event) for event in caller.events] == [Failed]
 
 
+def test_the_log_names_type_and_place_but_never_quotes(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """OPS-06: the text of an exception may hold a prompt; so may that of its cause, and of a fatal error."""
+    secret = "-".join(("SECRET", "123"))
+
+    def leak(*_: object, **__: object) -> None:
+        try:
+            raise KeyError(secret)
+        except KeyError as error:
+            raise Broken(secret) from error
+
+    engine = SimEngine()
+    with monkeypatch.context() as patch:
+        patch.setattr(engine.resources, "adopt", leak)
+        engine.ask(filler(60, 1), 5)
+
+    def sink(event: Event) -> None:
+        if isinstance(event, Finished):
+            leak()
+
+    engine.submit_to(Caller(filler(60, 3), GREEDY), 5, sink)
+    engine.run()
+    monkeypatch.setattr(engine.program, "poll", leak)
+    engine.submit(filler(60, 2), 5)
+    engine.core.start()
+    assert engine.core.drain(30)
+    assert secret not in caplog.text
+    assert secret not in (engine.core.find_failure() or "")
+    assert caplog.text.count("Broken") >= 3
+    assert "KeyError" in caplog.text
+    assert "in adopt" in caplog.text or "admission.py" in caplog.text
+
+
 def test_damage_that_a_recount_finds_ends_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     """SCHED-09: going on with wrong books would be worse than stopping."""
     engine = SimEngine(audit=False)
@@ -177,3 +211,13 @@ def test_damage_that_a_recount_finds_ends_the_engine(monkeypatch: pytest.MonkeyP
     assert isinstance(good.end, Failed)
     assert isinstance(good.end.error, DeviceFailure)
     assert "V-02" in (engine.core.find_failure() or "")
+
+    lost = SimEngine(audit=False)
+    chat = lost.ask(filler(100, 1), 5, recovery=90)
+    (point, *_) = lost.program.list_points()
+    lost.program.discard_point(point)
+    once(lost.program, "reserve_prefill", monkeypatch)
+    monkeypatch.setattr(lost.resources, "reconcile", lambda *_: None)
+    with pytest.raises(AssertionError, match=r"V-02|V-13"):
+        lost.ask(filler(100, 2), 5)
+    assert isinstance(chat.end, Finished)

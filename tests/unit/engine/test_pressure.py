@@ -254,7 +254,7 @@ def test_a_lone_input_point_is_given_up_where_slots_are_too_few() -> None:
         engine.turn()
     half.handle.cancel()  # type: ignore[union-attr]
     engine.run()
-    busy = engine.submit(filler(50, 2), 100)
+    busy = engine.submit(filler(20, 2), 100)
     engine.turn(3)
     again = engine.submit(half.prompt, 5, recovery=100)
     engine.run()
