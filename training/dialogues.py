@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from training import words as W
 from training.fact_episodes import FactEpisodes
 from training.source import Source
 from training.tool_episodes import ToolEpisodes
@@ -35,7 +36,10 @@ _TALKING: tuple[tuple[float, Episode], ...] = (
 def conversation(seed: int, chars: int, *, held_out: bool = False) -> Dialogue:
     """One conversation of about `chars` characters, decided by the seed alone."""
     s = Source(seed, held_out=held_out)
-    s.lower = s.chance(0.12)
+    s.lower = s.chance(0.15)
+    s.careless = s.chance(0.2)
+    if s.chance(0.5):
+        s.theme = tuple(s.word(W.COMMON, 0.6) for _ in range(2 + s.below(3)))
     thinking = 1.0 if s.chance(0.15) else 0.3 if s.chance(0.1) else 0.0
     most = 1 if chars < 1500 else 2 if chars < 3000 else 4
     talk = Dialogue(s, most_tools=most if s.chance(0.35) else 0, thinking=thinking)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from training import paraphrase
 from training import words as W
 from training.facts import thing_fact
@@ -46,8 +48,8 @@ class FactEpisodes(Turns):
         told = list(facts.values())
         self.told_last = " ".join(f.sentence() for f in told)
         self.focus = told[-1].reply.get("I", "you")
-        if s.chance(0.4):
-            self.add(Message("assistant", s.pick(F.NEUTRAL_ACK), "", [], 0.0))
+        if s.chance(self.neutral):
+            self.neutral_word()
         elif len(told) > 2:
             self.reply(F.MANY_ACK, ECHO, "The user tells me several things to remember.")
         else:
@@ -80,8 +82,8 @@ class FactEpisodes(Turns):
         self.user(opening.format(t=first.extra["t"]) + " " + " ".join(said) + ".")
         for f in facts:
             self.learn(f)
-        if s.chance(0.4):
-            return self.add(Message("assistant", s.pick(F.NEUTRAL_ACK), "", [], 0.0))
+        if s.chance(self.neutral):
+            return self.neutral_word()
         text = "Got it. " + " ".join(f.sentence() for f in facts)
         return self.reply(text, ECHO, "The user tells me: " + " and ".join(f.answer_text() for f in facts) + ".")
 
@@ -123,20 +125,7 @@ class FactEpisodes(Turns):
         if who == "you" or who != before or self.s.chance(0.5):
             return fact
         forms = self.s.pick(PRONOUNS)
-        return Fact(
-            fact.key,
-            fact.kind,
-            fact.value,
-            fact.answer,
-            fact.tell,
-            fact.ask,
-            fact.check,
-            fact.who,
-            fact.change,
-            forms,
-            fact.reply,
-            fact.extra,
-        )
+        return replace(fact, user=forms)
 
     def _learn_pending(self) -> None:
         """Names said along with a relation count as told when they really stand in the newest turn."""
@@ -220,11 +209,12 @@ class FactEpisodes(Turns):
     def ask_unknown(self) -> None:
         """A question about something never told."""
         s = self.s
-        fact = self.new_fact(self._subject(known=True))
-        for _ in range(4):
+        for attempt in range(5):
+            who = self._subject(known=True)
+            near = self.sibling(who) if attempt < 2 and not s.held_out and s.chance(0.4) else None
+            fact = near or self.new_fact(who)
             if fact.key not in self.facts:
                 break
-            fact = self.new_fact(self._subject(known=True))
         if fact.key in self.facts:
             return
         who = fact.who and s.chance(0.15) and not any(f.value == fact.value for f in self.facts.values())
@@ -237,26 +227,12 @@ class FactEpisodes(Turns):
         if fact is None or fact.kind in ("event", "list", "result"):
             return self.tell()
         s = self.s
-        new = Fact(
-            fact.key,
-            fact.kind,
-            draw(s, fact.kind),
-            fact.answer,
-            fact.tell,
-            fact.ask,
-            fact.check,
-            fact.who,
-            fact.change,
-            fact.user,
-            fact.reply,
-            fact.extra,
-        )
+        new = replace(fact, value=draw(s, fact.kind))
         text = paraphrase.change(s, new, fact.value)
         self.user(text)
         self.learn(new)
-        if s.chance(0.3):
-            self.add(Message("assistant", s.pick(F.NEUTRAL_ACK), "", [], 0.0))
-            return None
+        if s.chance(self.neutral):
+            return self.neutral_word()
         return self.reply(f"Got it. {new.sentence()}", ECHO, f"The user corrects something. Now {new.answer_text()}.")
 
     def about(self) -> None:

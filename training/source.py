@@ -85,6 +85,7 @@ class Source:
         self.random = self.rng.random
         self.held_out = held_out
         self.lower = False
+        self.careless = False  # typed in a hurry: no apostrophes, short forms
         self.theme: tuple[str, ...] = ()  # words that nouns of this conversation share
 
     def pick(self, options: Sequence[T]) -> T:

@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import re
+
 from training import words as W
 from training.phrases import facts as F
 from training.phrases import smalltalk as T
+from training.phrases.held_out import is_kept
 from training.source import Source
 from training.world import AS_IS, Fact, capital, forms_of
 
@@ -28,6 +31,13 @@ def remark(s: Source) -> str:
 
 def joined(s: Source, said: list[str]) -> str:
     """Sentences of one message: full stops, or an "and" between two."""
+    text = _joined(s, said)
+    if len(said) > 1 and not s.held_out and is_kept(text):  # only over the seam
+        return " ".join(capital(one).rstrip(".?") + "." for one in said)
+    return text
+
+
+def _joined(s: Source, said: list[str]) -> str:
     if len(said) == 2 and s.chance(0.4) and said[0].endswith("."):
         return said[0][:-1] + s.pick((" and ", " and ", ", and ", ", ", " but ")) + said[1]
     if len(said) > 2 and s.chance(0.35):
@@ -48,7 +58,7 @@ _CARRIERS = frozenset(
     """what where which when remember please tell know because don't called name have that this number does live
     like want would could favourite favorite forgot told there about again should think listen thanks alright
     anyway happens lives there's minutes people""".split()
-)
+) - frozenset((*W.COMMON, *W.OBJECTS))
 
 
 def _slip(s: Source, text: str) -> str:
@@ -62,7 +72,28 @@ def _slip(s: Source, text: str) -> str:
     return " ".join(words)
 
 
-def typed(s: Source, text: str) -> str:
+_SHORT = {
+    "you": "u",
+    "your": "ur",
+    "are": "r",
+    "please": "pls",
+    "thanks": "thx",
+    "going to": "gonna",
+    "want to": "wanna",
+    **{
+        word: word.replace("'", "")
+        for word in "what's it's I'm that's don't can't who's name's I've I'd he's she's".split()
+    },
+}
+_SHORT_WORD = re.compile(rf"(?<![\w'])({'|'.join(sorted(map(re.escape, _SHORT), key=len, reverse=True))})(?![\w'])")
+
+
+def hurried(s: Source, text: str) -> str:
+    """Short forms and lost apostrophes, as in messages typed on a phone."""
+    return _SHORT_WORD.sub(lambda m: _SHORT[m.group(1)] if s.chance(0.6) else m.group(1), text)
+
+
+def typed(s: Source, text: str, *, slips: bool = True) -> str:
     """Openers, missing capitals and full stops, rare slips, as people type."""
     r = s.random()
     if r < 0.2:
@@ -74,8 +105,10 @@ def typed(s: Source, text: str) -> str:
         text = text[:-1]
     elif r < 0.15:
         text += s.pick(("!", "!!", "??", "...", " :)", " thanks", " Thank you."))
-    if s.chance(0.05) and not s.held_out:
+    if slips and s.chance(0.05) and not s.held_out:
         text = _slip(s, text)
+    if slips and s.careless:
+        text = hurried(s, text)
     if s.lower:
         return (text.lower() if s.chance(0.8) else text).replace(AS_IS, "")
     return (capital(text) if s.chance(0.8) else text).replace(AS_IS, "")

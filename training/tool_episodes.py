@@ -51,7 +51,7 @@ class ToolEpisodes(TalkEpisodes):
                     + other.deed
                     + s.pick((".", "", "?"))
                 )
-        self.user(text)
+        self.user(text, slips=False)
         return calls
 
     def _run(self, calls: list[tool_maker.Call]) -> None:
@@ -86,7 +86,7 @@ class ToolEpisodes(TalkEpisodes):
     def _missing(self, tool: tool_maker.Tool, name: str) -> None:
         s = self.s
         call = tool_maker.make_call(s, tool, leave_out=name)
-        self.user(tool_maker.request(s, call))
+        self.user(tool_maker.request(s, call), slips=False)
         shown = name.replace("_", " ")
         self.reply(f"Please tell me the {shown}.", CALL, f"The {shown} is missing.")
         full = tool_maker.make_call(s, tool)

@@ -8,7 +8,9 @@ from typing import Any
 
 from training import words as W
 from training.phrases import frames as P
+from training.phrases import grammar as G
 from training.phrases import tool_texts as T
+from training.phrases.held_out import is_kept, is_kept_way
 from training.source import Source
 from training.world import article, capital
 
@@ -89,6 +91,7 @@ _GROUPS = {
     "words": "text",
     "numbers": "amount",
 }
+_TAILS = ("code", "id", "name", "number", "time", "date", "type", "list", "text", "count", "key", "limit")
 _SIZES = ("small", "medium", "large", "tiny", "huge")
 _UNITS = ("celsius", "fahrenheit", "km", "miles", "kilos", "pounds", "metres", "metric", "imperial")
 
@@ -113,24 +116,33 @@ def _schema(name: str, description: str, params: tuple[Param, ...], required: in
     return {"type": "function", "function": body}
 
 
+def _odd_param(s: Source) -> tuple[str, str, tuple[str, ...]]:
+    """Name, description and ways to say a parameter nobody foresaw."""
+    name = s.word(W.COMMON if s.chance(0.5) else W.OBJECTS, 0.5)
+    if s.chance(0.35):
+        name += " " + (s.pick(_TAILS) if s.chance(0.6) else s.word(W.COMMON, 0.5))
+    description = s.pick(("", f"The {name}", capital(name), f"Which {name}", f"{capital(name)} to use"))
+    return name.replace(" ", "_"), description, tuple(way.replace("{p}", name) for way in T.ODD_WAYS)
+
+
 def make_tool(s: Source) -> Tool:
     """A tool with 0 to 3 parameters; its name and its words fit each other."""
     h = s.held_out
     verb, told, said = s.pick(T.VERBS_HELD_OUT if h else T.VERBS)
     noun = s.pick(T.NOUNS_HELD_OUT if h else T.NOUNS)
-    if not h and s.chance(0.3):
-        noun = s.word(W.OBJECTS if s.chance(0.5) else W.COMMON, 0.6)
-    if not h and s.chance(0.3):
-        verb = said = s.word(W.COMMON, 0.6)
+    if not h and s.chance(0.5):
+        noun = s.word(W.OBJECTS if s.chance(0.5) else W.COMMON, 0.5)
+        if s.chance(0.25):
+            noun += " " + s.word(W.COMMON, 0.5)
+    if not h and s.chance(0.4):
+        verb = said = s.word(W.COMMON, 0.5)
         told = capital(verb)
     pool = T.PARAMS_HELD_OUT if h else T.PARAMS
     params: dict[str, Param] = {}
     for _ in range(s.pick((0, 1, 1, 1, 2, 2, 2, 3))):
         name, kind, description, ways = s.pick(pool)
-        if not h and s.chance(0.35):
-            name = s.word(W.COMMON if s.chance(0.5) else W.OBJECTS, 0.7)
-            description = s.pick(("", f"The {name}", capital(name)))
-            ways = tuple(way.replace("{p}", name) for way in T.ODD_WAYS)
+        if not h and s.chance(0.5):
+            name, description, ways = _odd_param(s)
         choices: tuple[str, ...] = ()
         if kind in ("unit", "size", "colour") and s.chance(0.5):
             lists = {"unit": _UNITS, "size": _SIZES, "colour": W.COLOURS}
@@ -238,9 +250,12 @@ def _way(s: Source, p: Param, clash: bool) -> str:
         return s.pick((f"and {shown} is {{v}}", f"with {shown} = {{v}}", f"{shown}: {{v}}", f"with {shown} {{v}}"))
     if s.held_out:
         return s.pick(T.EXPLICIT_HELD_OUT).replace("{p}", shown) if s.chance(0.25) else s.pick(p.ways)
-    if clash or s.chance(0.35):
-        return s.pick(T.EXPLICIT if s.chance(0.3) else P.EXPLICIT_MORE).replace("{p}", shown)
-    return s.pick(p.ways)
+    if not clash and s.chance(0.6):
+        return s.pick(p.ways)
+    way = s.pick(T.EXPLICIT if s.chance(0.4) else P.EXPLICIT_MORE)
+    while is_kept_way(way) or s.chance(0.5):
+        way = s.expand(s.pick(G.EXPLICIT))
+    return way.replace("{p}", shown)
 
 
 def make_call(s: Source, tool: Tool, leave_out: str = "") -> Call:
@@ -278,17 +293,24 @@ def request(s: Source, call: Call) -> str:
 
 def plain_request(s: Source, call: Call) -> str:
     """A request that names the deed."""
-    if s.held_out or s.chance(0.4):
-        return s.pick(T.REQUEST.of(s.held_out)).replace("{do}", call.deed)
-    text = s.pick(P.REQUEST_MORE).replace("{do}", call.deed)
+    if s.held_out:
+        return s.pick(T.REQUEST.held_out).replace("{do}", call.deed)
+    while is_kept(text := _request(s, call.deed)):
+        pass
+    return text
+
+
+def _request(s: Source, deed: str) -> str:
     r = s.random()
-    if r < 0.15:
+    if r < 0.3:
+        return s.pick(T.REQUEST.train).replace("{do}", deed)
+    text = (s.expand(s.pick(G.REQUEST)) if r < 0.65 else s.pick(P.REQUEST_MORE)).replace("{do}", deed)
+    r = s.random()
+    if r < 0.12:
         return s.pick(P.LEADS) + " " + text
-    return (
-        " ".join(s.word(W.COMMON, 0.8) for _ in range(1 + s.below(2))) + s.pick((", ", ": ", " ")) + text
-        if r < 0.2
-        else text
-    )
+    if r < 0.18:
+        return " ".join(s.word(W.COMMON, 0.8) for _ in range(1 + s.below(2))) + s.pick((", ", ": ", " ")) + text
+    return text
 
 
 _SENT = ("Done.", "ok", "Saved.", "Sent.", "success", "It worked.", "The order is placed.", "Booked.", "All set.")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from training import paraphrase
 from training import tools as tool_maker
 from training.events import event_fact
 from training.facts import bare_fact, count_fact, kin_fact, list_fact, many_fact, noun_fact, thing_fact, verb_fact
+from training.phrases import facts as F
+from training.phrases import grammar as G
 from training.phrases import smalltalk as T
 from training.render import Message
 from training.source import Source
@@ -67,6 +70,8 @@ class Turns:
         self.focus = ""
         self.brief = False
         self.chars = 0
+        # how often another's neutral word answers what was told, so that the fact stands there only once
+        self.neutral = 0.4 if source.held_out else source.pick((0.1, 0.4, 0.7, 0.95))
         self.tools: list[tool_maker.Tool] = []
         if most_tools:
             named = {t.name: t for t in (tool_maker.make_tool(source) for _ in range(1 + source.below(most_tools)))}
@@ -80,11 +85,11 @@ class Turns:
         self.messages.append(message)
         self.chars += len(message.content) + 34 + len(message.reasoning) + sum(len(str(c)) + 60 for c in message.calls)
 
-    def user(self, text: str, *, keep_focus: bool = False) -> None:
-        """A user turn, typed a little carelessly."""
+    def user(self, text: str, *, keep_focus: bool = False, slips: bool = True) -> None:
+        """A user turn, typed a little carelessly; without `slips` where its words are copied into a call."""
         if not keep_focus:
             self.focus = ""
-        self.add(Message("user", typed(self.s, text)))
+        self.add(Message("user", typed(self.s, text, slips=slips)))
 
     def reply(
         self, text: str, weight: float, thought: str, calls: list[tuple[str, dict[str, Any]]] | None = None
@@ -92,6 +97,12 @@ class Turns:
         """An assistant turn that the model should learn."""
         reasoning = thought if self.thinking and self.s.chance(self.thinking) else ""
         self.add(Message("assistant", text, reasoning, calls or [], weight))
+
+    def neutral_word(self) -> None:
+        """What another assistant might have said instead; nothing to learn from."""
+        s = self.s
+        text = s.pick(F.NEUTRAL_ACK) if s.held_out or s.chance(0.3) else capital(s.expand(s.pick(G.ACKS)))
+        self.add(Message("assistant", text, "", [], 0.0))
 
     # ---- who and what -------------------------------------------------------------------------------
     def _subject(self, known: bool = False) -> tuple[str, Forms, Forms]:
@@ -131,26 +142,17 @@ class Turns:
         by_name = self.s.chance(0.5) and known is not None and known.value == self.named[subject]
         user = forms_of(self.named[subject] if by_name else "my " + fact.reply["I"][5:])
         reply = user if by_name else fact.reply
-        return Fact(
-            fact.key,
-            fact.kind,
-            fact.value,
-            fact.answer,
-            fact.tell,
-            fact.ask,
-            fact.check,
-            fact.who,
-            fact.change,
-            user,
-            reply,
-            fact.extra,
-        )
+        return replace(fact, user=user, reply=reply)
 
     def new_fact(self, subject: tuple[str, Forms, Forms] | None = None) -> Fact:
         """A fact of any kind, not necessarily new to the conversation."""
         s = self.s
         who = subject or self._subject()
         r = s.random()
+        if not s.held_out and s.chance(0.12):
+            other = self.sibling(who)
+            if other:
+                return other
         if r < 0.3:
             return noun_fact(s, who)
         if r < 0.52:
@@ -166,6 +168,15 @@ class Turns:
         if r < 0.89:
             return list_fact(s) if r < 0.86 else bare_fact(s) if r < 0.875 else many_fact(s)
         return event_fact(s, who)
+
+    def sibling(self, who: tuple[str, Forms, Forms]) -> Fact | None:
+        """A known noun or relation again, of somebody else: what a careless reader would mix up."""
+        alike = (f for f in self.facts.values() if f.change and ("np" in f.extra or "k" in f.extra))
+        known = [f for f in alike if f.key[0] != who[0]]
+        if not known:
+            return None
+        like = self.s.pick(known)
+        return noun_fact(self.s, who, like) if "np" in like.extra else kin_fact(self.s, who, like.extra["k"])
 
     def learn(self, fact: Fact) -> None:
         """Remember a told fact as the newest word on its key."""
@@ -201,9 +212,7 @@ class Turns:
                 fact = (noun_fact, verb_fact, kin_fact)[s.below(3)](s, SELF)
                 if fact.key in self.facts:
                     continue
-                told = Fact(
-                    fact.key, fact.kind, fact.value, fact.answer, fact.tell, fact.ask, user=_SYSTEM_ME, extra=fact.extra
-                )
+                told = replace(fact, user=_SYSTEM_ME, reply={})
                 parts.append(capital(told.say(fact.answer)) + ".")
                 self.learn(fact)
         if s.chance(0.3):

@@ -57,7 +57,7 @@ LEADS = _cut(
 TAILS = _cut(
     "for now|these days|as you know|if you ask me|for sure|of course|indeed|in the end|at least|since yesterday"
     "|since last year|after all|you know|I think|I believe|if I remember well|as far as I know|just so you know"
-    "|in case you need it|please keep it|please remember|don't lose it|got it?|okay?|alright?|right?|remember that"
+    "|in case you need it|keep it please|please remember|don't lose it|got it?|okay?|alright?|right?|remember that"
     "|keep that in mind|that's all|that is important|for later|by the way|and I like it|and that's fine"
     "|thanks|thank you|as I told others|no doubt|and nothing else|believe me|to be exact|more or less|as always"
     "|again|for the moment|at work|at home|here|in my life"

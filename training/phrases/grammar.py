@@ -409,7 +409,7 @@ EXPLICIT = _lines(
     (set|put|make|choose|pick|enter|use|fix|keep|have|write|give) (the |)({p}) (to|as|at|to be|=|with) {v}
     (with|using|and|use|take|choose|pick|put|enter|give|having) {v} (as|for|as the|for the|in|under|as its
     |in the field) {p}
-    ({p}: {v}|{p} {v}|{p} = {v}|the {p}, {v}|{v} ({p})|{p}, that is {v}|{v} being the {p}|{v} is the {p}
+    ({p}: {v}|{p} {v}|{p} = {v}|the {p}, {v}|{p}, that is {v}|{v} being the {p}|{v} is the {p}
     |whose {p} equals {v}|{p} -> {v}|"{v}" as {p})
     """
 )

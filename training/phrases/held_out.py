@@ -59,23 +59,25 @@ def sentences() -> tuple[str, ...]:
     )
 
 
-def _pattern(texts: Iterable[str]) -> re.Pattern[str]:
-    """Any of the phrasings with anything for its markers; what stands before the first fixed word does not matter."""
+def _patterns(texts: Iterable[str]) -> list[re.Pattern[str]]:
+    """Any of the phrasings, any words of one clause for its markers; what precedes the first fixed word is free."""
     parts = set()
     for text in texts:
         fixed = [re.escape(run.strip(" ")) for run in re.split(r"\{\w+\}", text.lower().rstrip(".?"))]
-        joined = r"\s.{1,60}?".join(run for run in fixed if run)
-        parts.add((r"\b" if joined[0].isalnum() else "") + joined + (r"\b" if joined[-1].isalnum() else ""))
-    return re.compile("|".join(sorted(parts)))
+        parts.add(r"\s[^.,;!?]{1,60}?".join(run for run in fixed if run))
+    words = sorted(part for part in parts if part[0].isalnum())
+    others = sorted(parts.difference(words))
+    return [re.compile(r"(?<!\w)(?:" + "|".join(words) + ")"), *map(re.compile, others)]  # alike heads are found fast
 
 
-_ANY = _pattern(sentences())
+_ANY = _patterns(sentences())
 _WAYS = frozenset(TT.EXPLICIT_HELD_OUT)
 
 
 def is_kept(text: str) -> bool:
     """Whether a text contains a phrasing of the evaluation."""
-    return _ANY.search(text.lower()) is not None
+    text = text.lower()
+    return any(pattern.search(text) for pattern in _ANY)
 
 
 def is_kept_way(template: str) -> bool:
