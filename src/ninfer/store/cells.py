@@ -59,6 +59,7 @@ class CellPool:
         self._free = list(range(1, capacity + 1))
         self._reserved_cells = 0
         self._filling_cells = 0
+        self._leases = 0
         self._watcher: CellWatcher | None = None
 
     def watch(self, watcher: CellWatcher) -> None:
@@ -76,6 +77,11 @@ class CellPool:
         """Cells taken but not yet with complete content: reserved or filling."""
         return self._reserved_cells + self._filling_cells
 
+    @property
+    def leased_cells(self) -> int:
+        """Reader leases on cells of this pool, in all."""
+        return self._leases
+
     def state(self, cell: int) -> CellState:
         """State of one cell."""
         self._check_id(cell)
@@ -90,6 +96,10 @@ class CellPool:
         """Reader leases on one cell; each of them is also a reference."""
         self._check_id(cell)
         return self._readers[cell]
+
+    def list_counts(self) -> tuple[Sequence[int], Sequence[int]]:
+        """References and readers of every cell, by id: views for who asks about many cells at one moment."""
+        return self._refs, self._readers
 
     def generation(self, cell: int) -> int:
         """How often the cell has been freed."""
@@ -145,11 +155,13 @@ class CellPool:
         """One reader more (V-03)."""
         self.share(cell)
         self._readers[cell] += 1
+        self._leases += 1
 
     def end_lease(self, cell: int) -> None:
         """One reader less."""
         assert self._readers[cell] > 0, f"V-03: cell {cell} of {self.pool.value} has no reader"
         self._readers[cell] -= 1
+        self._leases -= 1
         self.drop(cell)
 
     def drop(self, cell: int) -> bool:

@@ -32,8 +32,10 @@ class HandleTable(Generic[T]):
         return handle.index in self._entries and self._generations[handle.index] == handle.generation
 
     def __getitem__(self, handle: Handle) -> T:
-        assert handle in self, f"V-13: stale handle {handle}"
-        return self._entries[handle.index]
+        index = handle.index
+        entry = self._entries.get(index)
+        assert entry is not None and self._generations[index] == handle.generation, f"V-13: stale handle {handle}"
+        return entry
 
     def at(self, index: int) -> Handle:
         """The handle now in use for an index: for owners that keep plain integers, and hold what they name."""
