@@ -1,18 +1,22 @@
 # Every target does its own set-up in .venv. Needs make and Python >= 3.11, nothing else.
 PYTHON ?= python3
 SEED ?= 1
+N ?= 300
+JOBS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q install -c constraints.txt
 ARGS ?=
 
-.PHONY: help demo test check fix bench conformance clean
+.PHONY: help demo test check fix bench sim mutants conformance clean
 
 help:
 	@echo "make demo [SEED=n]  serve the bundled model and hold checked conversations through it"
 	@echo "make test           run the whole test suite"
 	@echo "make check          format, lint, types, import contracts, architecture tests"
 	@echo "make fix            format and repair what ruff can repair"
+	@echo "make sim [SEED=n N=n JOBS=n]  run simulated worlds from seeds and check everything they say and keep"
+	@echo "make mutants        plant small faults into a copy; simulator and state machines must find each"
 	@echo "make bench          print the speed and memory figures"
 
 # torch first: a later requirement then finds it in place and brings no other build of it.
@@ -46,6 +50,13 @@ fix: $(VENV)/dev.stamp
 
 bench: $(VENV)/dev.stamp
 	$(BIN)/python -m bench $(ARGS)
+
+# The engine over a simulated device: no model, no tensor.
+sim: $(VENV)/dev.stamp
+	$(BIN)/ninfer sim --seed $(SEED) --count $(N) --jobs $(JOBS)
+
+mutants: $(VENV)/dev.stamp
+	$(BIN)/python -m scripts.mutants --jobs $(JOBS) $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -80,9 +80,9 @@ def draw_faults(chance: random.Random, cycles: int) -> FaultPlan:
     return FaultPlan(
         delay_polls=chance.choice((0, 0, 1, 2, 5)),
         refused_share=chance.choice((0.0, 0.0, 0.2, 0.6)),
-        cancelled_share=chance.choice((0.0, 0.1, 0.3, 0.6)),
+        cancelled_share=chance.choice((0.0, 0.1, 0.3, 0.5)),
         queue_timeout_s=chance.uniform(0.02, 0.3) if chance.random() < 0.15 else 600.0,
-        request_timeout_s=chance.uniform(0.05, 0.5) if chance.random() < 0.15 else 3600.0,
+        request_timeout_s=chance.uniform(0.1, 1.0) if chance.random() < 0.15 else 3600.0,
         fail_submission=at if fails == "submission" else None,
         fail_copy=at % 8 if fails == "copy" else None,
         fail_landing=at if fails == "landing" else None,
@@ -129,6 +129,12 @@ class WatchedProgram:
         self._refused_share = refused_share
         self._chance = random.Random(f"refusals {seed}")
         self._listener = listener
+        self._lacking: list[Handle] = []
+
+    def take_lacking(self) -> list[Handle]:
+        """Sequences that found no room for their next unit since the last look."""
+        lacking, self._lacking = self._lacking, []
+        return lacking
 
     def occupancy(self) -> Occupancy:
         """Passed on."""
@@ -285,8 +291,10 @@ class WatchedProgram:
         self._program.audit()
 
     def _tell_lack(self, sequence: Handle, shortfall: Shortfall | None) -> Shortfall | None:
-        if shortfall is not None and self._listener is not None:
-            self._listener(UnitLacked(str(sequence), shortfall.pool.value, shortfall.need, shortfall.free))
+        if shortfall is not None:
+            self._lacking.append(sequence)
+            if self._listener is not None:
+                self._listener(UnitLacked(str(sequence), shortfall.pool.value, shortfall.need, shortfall.free))
         return shortfall
 
 

@@ -115,6 +115,15 @@ class Letters:
         return ""
 
 
+@dataclass(frozen=True, slots=True)
+class Seats:
+    """Who is where at the edge of a cycle."""
+
+    residents: frozenset[Ticket]
+    paused: frozenset[Ticket]
+    protected: frozenset[Ticket]
+
+
 class WorldFailure(Exception):
     """What a seed found, with the cycle in which it did."""
 
@@ -150,7 +159,7 @@ class World:
             listener=None if listener is None else self._tell,
         )
         self._program = program
-        self._resources = ResourceManager(program, keeps_points=spec.keeps_points)
+        self._resources = ResourceManager(program, keeps_points=spec.keeps_points, lane_count=spec.lanes)
         settings = CycleSettings(
             max_context=spec.max_context,
             lane_count=spec.lanes,
@@ -200,6 +209,7 @@ class World:
             self._arrive()
             self._cancel_due()
             self._clock.advance(CYCLE_S)
+            before = self._seats()
             try:
                 moved = self._core.step()
             except DeviceFailure as error:
@@ -207,6 +217,7 @@ class World:
                 return
             self._cycle += 1
             assert self._contained.first is None, "an error was contained"
+            self._check_turns(before, self._seats())
             self._note_events()
             idle = bool(self._state.requests) and not moved and not self._state.has_work_in_flight
             still = still + 1 if idle else 0
@@ -306,6 +317,26 @@ class World:
         assert any(other.events for other in older), f"J4: {caller.ticket}, the oldest one, was paused"
         if self._listener is not None:
             self._tell(Paused(caller.ticket, pauses))
+
+    def _seats(self) -> Seats:
+        state = self._state
+        paused = frozenset(ticket for ticket, request in state.requests.items() if request.phase is Phase.PAUSED)
+        return Seats(frozenset(state.members.by_ticket()), paused, state.protected())
+
+    def _check_turns(self, before: Seats, after: Seats) -> None:
+        """The youngest that may be was paused (J4), the oldest resumed (J5), with a full permit (C9)."""
+        bystanders = (before.residents & after.residents) - before.protected - after.protected
+        for ticket in sorted(before.residents & after.paused):
+            assert all(other < ticket for other in bystanders), (
+                f"J4: {ticket} was paused, {sorted(bystanders)} were not"
+            )
+        waiting = before.paused & after.paused
+        for ticket in sorted(before.paused & after.residents):
+            assert all(other > ticket for other in waiting), f"J5: {ticket} resumed before {min(waiting)}"
+        lacking = self._program.take_lacking()
+        for ticket in before.protected & after.protected:
+            sequence = self._state.requests[ticket].sequence
+            assert sequence not in lacking, f"C9: {ticket} lacked room for its rebuild"
 
     def _check_order(self) -> None:
         """Fresh requests start first in, first out (J2); one binds and one recovers at most (V-07)."""
