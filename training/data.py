@@ -19,7 +19,7 @@ from training.render import render
 
 DEPTH = 3  # drafts a round
 AHEAD = DEPTH + 1  # tokens a batch holds beyond its rows
-CHARS_A_TOKEN = 4.2
+CHARS_A_TOKEN = 3.7
 READ_WEIGHT = 0.03  # of tokens that the model only reads
 PLAIN_SHARE = 0.02
 CHAIN_EVERY = 16  # one sampled draft chain for so many tokens

@@ -41,12 +41,12 @@ def conversation(seed: int, chars: int, *, held_out: bool = False) -> Dialogue:
     if s.chance(0.5):
         s.theme = tuple(s.word(W.COMMON, 0.6) for _ in range(2 + s.below(3)))
     thinking = 1.0 if s.chance(0.15) else 0.3 if s.chance(0.1) else 0.0
-    most = 1 if chars < 1500 else 2 if chars < 3000 else 4
-    talk = Dialogue(s, most_tools=most if s.chance(0.35) else 0, thinking=thinking)
+    most = 1 if chars < 1200 else 3 if chars < 3000 else 4
+    talk = Dialogue(s, most_tools=most if s.chance(0.4) else 0, thinking=thinking)
     if not talk.order and s.chance(0.7):
         s.pick((Dialogue.tell, Dialogue.tell, Dialogue.small_talk, Dialogue.identity))(talk)
     while talk.chars < chars:
-        if talk.tools and s.chance(0.3):
+        if talk.tools and s.chance(0.4):
             (Dialogue.unrelated if s.chance(0.12) else Dialogue.use_tool)(talk)
             continue
         r, episode = s.random(), Dialogue.ask

@@ -7,6 +7,7 @@ import json
 from training import tools as tool_maker
 from training.phrases.tool_texts import UNRELATED_ANSWER
 from training.render import Message
+from training.results import make_result
 from training.talk_episodes import TalkEpisodes
 from training.turns import ANSWER, CALL
 from training.world import Fact
@@ -64,7 +65,7 @@ class ToolEpisodes(TalkEpisodes):
 
     def add_result(self) -> str:
         """A tool's result as a turn; returns the sentence that reports it."""
-        result, answer = tool_maker.make_result(self.s)
+        result, answer = make_result(self.s)
         self.add(Message("tool", result))
         self._learn_result(result)
         return answer

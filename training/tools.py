@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +37,7 @@ class Tool:
     params: tuple[Param, ...]
     required: int
     schema: dict[str, Json]
+    parts: tuple[tuple[str, str, str], str]  # verb in its three forms, and what it is done to
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +125,8 @@ def _odd_param(s: Source) -> tuple[str, str, tuple[str, ...]]:
     return name.replace(" ", "_"), description, tuple(way.replace("{p}", name) for way in T.ODD_WAYS)
 
 
-def make_tool(s: Source) -> Tool:
-    """A tool with 0 to 3 parameters; its name and its words fit each other."""
+def _words(s: Source) -> tuple[tuple[str, str, str], str]:
+    """A verb (in a name, in a description, as said) and a noun."""
     h = s.held_out
     verb, told, said = s.pick(T.VERBS_HELD_OUT if h else T.VERBS)
     noun = s.pick(T.NOUNS_HELD_OUT if h else T.NOUNS)
@@ -137,6 +137,16 @@ def make_tool(s: Source) -> Tool:
     if not h and s.chance(0.4):
         verb = said = s.word(W.COMMON, 0.5)
         told = capital(verb)
+    return (verb, told, said), noun
+
+
+def make_tool(s: Source, near: Tool | None = None) -> Tool:
+    """A tool with 0 to 3 parameters; its name and its words fit each other. `near` lends its verb or its noun."""
+    h = s.held_out
+    parts = _words(s)
+    if near:
+        parts = (near.parts[0], parts[1]) if s.chance(0.5) else (parts[0], near.parts[1])
+    (verb, told, said), noun = parts
     pool = T.PARAMS_HELD_OUT if h else T.PARAMS
     params: dict[str, Param] = {}
     for _ in range(s.pick((0, 1, 1, 1, 2, 2, 2, 3))):
@@ -159,7 +169,7 @@ def make_tool(s: Source) -> Tool:
     description = "" if s.chance(0.05) else article(f"{told} {article_word}{noun}") + s.pick((".", "."))
     deed = article(f"{said} {s.pick(('the ', 'a ', article_word))}{noun}")
     noun = noun if verb in _ASKABLE else ""
-    return Tool(name, deed, noun, found, required, _schema(name, description, found, required))
+    return Tool(name, deed, noun, found, required, _schema(name, description, found, required), parts)
 
 
 def _phrase(s: Source) -> str:
@@ -192,7 +202,7 @@ def _phrase(s: Source) -> str:
     )()
 
 
-def _joined(values: list[str]) -> str:
+def listed(values: list[str]) -> str:
     return values[0] if len(values) == 1 else ", ".join(values[:-1]) + " and " + values[-1]
 
 
@@ -234,9 +244,9 @@ def _value(s: Source, p: Param) -> tuple[Json, str]:
         return flag, "true" if flag else "false"
     if p.kind == "numbers":
         many = [s.number(1, 200) for _ in range(2 + s.below(3))]
-        return many, _joined([str(n) for n in many])
+        return many, listed([str(n) for n in many])
     texts = [s.name() if p.kind == "names" else s.word(W.OBJECTS + W.FOODS, 0.7) for _ in range(1 + s.below(3))]
-    return texts, _joined(texts)
+    return texts, listed(texts)
 
 
 def _group(p: Param) -> str:
@@ -311,68 +321,3 @@ def _request(s: Source, deed: str) -> str:
     if r < 0.18:
         return " ".join(s.word(W.COMMON, 0.8) for _ in range(1 + s.below(2))) + s.pick((", ", ": ", " ")) + text
     return text
-
-
-_SENT = ("Done.", "ok", "Saved.", "Sent.", "success", "It worked.", "The order is placed.", "Booked.", "All set.")
-_ERRORS = tuple(T.ERRORS.split("|"))
-
-
-def make_result(s: Source) -> tuple[str, str]:
-    """(result as a tool would write it, the canonical answer)."""
-    r = s.random()
-    if r < 0.1:
-        error = s.pick(_ERRORS) if not s.held_out else s.invented(False) + " " + s.invented(False)
-        wrap = s.pick(
-            (
-                {"error": error},
-                {"status": "error", "error": error},
-                {"error": error, "code": s.number(400, 599)},
-                "error: " + error,
-                "Error: " + error,
-            )
-        )
-        return (wrap if isinstance(wrap, str) else json.dumps(wrap)), f"That did not work: {error}."
-    if r < 0.2:
-        if s.held_out or s.chance(0.5):
-            text = f"{s.invented()} {s.pick(('is', 'was', 'has', 'takes'))} {s.number(2, 900)} {s.invented(False)}"
-        else:
-            text = s.pick(_SENT).rstrip(".")
-        return text + s.pick((".", "")), f"The tool says: {text}."
-    if r < 0.26:
-        value: Json = s.number(1, 9999) if s.chance(0.6) else s.place()
-        return json.dumps(value, ensure_ascii=False), f"The result is {value}."
-    if r < 0.34:
-        items = [s.name() if s.chance(0.5) else s.title() for _ in range(1 + s.below(3))]
-        key = s.pick(("items", "names", "results", "titles", "list")) if not s.held_out else s.invented(False)
-        return json.dumps({key: items}, ensure_ascii=False), f"The {key} are {_joined(items)}." if len(
-            items
-        ) > 1 else f"The {key} is {items[0]}."
-    if r < 0.40 and not s.held_out:
-        wrap = s.pick(({"status": "ok"}, {"ok": True}, {"success": True}, {"status": "success"}, {"result": "ok"}))
-        return json.dumps(wrap), "Done."
-    return _record(s)
-
-
-def _record(s: Source) -> tuple[str, str]:
-    record: dict[str, Json] = {}
-    said: list[str] = []
-    for _ in range(s.pick((1, 1, 2, 2, 3))):
-        key = s.invented(False) if s.held_out else s.word(W.RESULT_KEYS if s.chance(0.75) else W.COMMON, 0.8)
-        if key in record:
-            continue
-        r = s.random()
-        value: Json
-        if r < 0.35:
-            value = s.number(0, 9999 if s.chance(0.3) else 100)
-        elif r < 0.42:
-            value = float(f"{s.number(0, 300)}.{s.number(1, 9)}")
-        elif r < 0.5:
-            value = s.chance(0.5)
-        elif r < 0.65:
-            value = s.pick(W.RESULT_WORDS) if not s.held_out else s.invented(False)
-        else:
-            value = s.pick((s.name, s.place, s.code, s.time, s.date, s.title))()
-        record[key] = value
-        shown = {True: "true", False: "false"}[value] if isinstance(value, bool) else str(value)
-        said.append(f"the {key.replace('_', ' ')} is {shown}")
-    return json.dumps(record, ensure_ascii=False), capital(_joined(said)) + "."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,12 +20,12 @@ from training.shape import Shape, Weights, fresh_weights
 
 # up to this share of the time: row lengths and their shares of the batches
 SCHEDULE: tuple[tuple[float, dict[int, float]], ...] = (
-    (0.28, {256: 1.0}),
-    (0.45, {512: 0.8, 256: 0.2}),
-    (0.60, {1024: 0.8, 512: 0.2}),
-    (0.78, {2048: 0.7, 1024: 0.15, 512: 0.15}),
-    (0.95, {4096: 0.65, 2048: 0.15, 512: 0.2}),
-    (1.01, {8192: 0.4, 4096: 0.3, 1024: 0.3}),
+    (0.22, {256: 1.0}),
+    (0.38, {512: 0.8, 256: 0.2}),
+    (0.54, {1024: 0.75, 512: 0.25}),
+    (0.76, {2048: 0.7, 512: 0.3}),
+    (0.94, {4096: 0.65, 2048: 0.15, 512: 0.2}),
+    (1.01, {8192: 0.3, 4096: 0.4, 512: 0.3}),
 )
 # a short second training on finished weights, after a change of the generators
 POLISH: tuple[tuple[float, dict[int, float]], ...] = (
@@ -32,6 +33,9 @@ POLISH: tuple[tuple[float, dict[int, float]], ...] = (
     (1.01, {512: 0.45, 2048: 0.3, 4096: 0.25}),
 )
 WARM_UP = 0.02
+COLD_STEPS = 100  # a resume without the optimiser's moments starts this gently
+READ_FROM, READ_UNTIL, READ_LATER = 0.25, 0.45, 0.2  # what is only read counts this much less later on
+READ_AT_MOST = 0.05  # weights below this are of text that is only read
 SAVE_EVERY_S = 60.0
 
 
@@ -47,11 +51,11 @@ class Settings:
     workers: int
     seed: int
     cpu: bool
-    until: float
     lengths_at_most: int
     start: Path | None = None
     few: bool = False
     finish_at: float = 0.0  # on the monotonic clock; 0 means that only `seconds` counts
+    stop_at: float = 0.0  # on the monotonic clock: save and leave the rest to the next call; 0 means never
 
     @property
     def schedule(self) -> tuple[tuple[float, dict[int, float]], ...]:
@@ -73,6 +77,12 @@ def rate_at(progress: float, peak: float) -> float:
     if progress < WARM_UP:
         return peak * progress / WARM_UP
     return peak * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * min(1.0, (progress - WARM_UP) / (1 - WARM_UP)))))
+
+
+def read_share(progress: float) -> float:
+    """How much text that is only read still counts: first it teaches the language, later it is noise."""
+    done = min(1.0, max(0.0, (progress - READ_FROM) / (READ_UNTIL - READ_FROM)))
+    return 1.0 + (READ_LATER - 1.0) * done
 
 
 def optimiser(weights: Weights, rate: float, device: torch.device) -> torch.optim.Optimizer:
@@ -123,6 +133,14 @@ class Replays:
         return parts
 
 
+def saved_progress(out: Path) -> tuple[float, int]:
+    """Seconds and steps of a run's last save."""
+    if not (out / "state.json").exists():
+        return 0.0, 0
+    state = json.loads((out / "state.json").read_text())
+    return state["elapsed_s"], state["step"]
+
+
 class Run:
     """One training run: state, steps, saves."""
 
@@ -130,11 +148,10 @@ class Run:
         self.s = settings
         self.device = torch.device("cpu" if settings.cpu else "cuda")
         self.shape = Shape.load(settings.model)
-        self.elapsed, self.step = 0.0, 0
+        self.elapsed, self.step, self.cold = 0.0, 0, COLD_STEPS
         saved = settings.out / "state.json"
         if saved.exists():
-            state = json.loads(saved.read_text())
-            self.elapsed, self.step = state["elapsed_s"], state["step"]
+            self.elapsed, self.step = saved_progress(settings.out)
             weights = load(self.shape, settings.out, self.device)
         elif settings.start:
             weights = load(self.shape, settings.start, self.device)
@@ -143,6 +160,7 @@ class Run:
         self.weights = weights
         self.optimiser = optimiser(weights, settings.rate, self.device)
         moments = settings.out / "optimiser.pt"
+        self.cold = 0 if saved.exists() and not moments.exists() else COLD_STEPS
         if moments.exists() and saved.exists():
             full = torch.load(moments, map_location=self.device)
             self.optimiser.load_state_dict(full["optimiser"])
@@ -167,10 +185,12 @@ class Run:
 
     def _step(self, made: Batch) -> torch.Tensor:
         inputs = tuple(torch.from_numpy(x.astype(t)) for x, t in zip(made, ("int64", "float32", "int64"), strict=True))
+        inputs[1][inputs[1] < READ_AT_MOST] *= read_share(self.progress)
         if self.device.type == "cuda":
             inputs = tuple(x.pin_memory().to(self.device, non_blocking=True) for x in inputs)
+        self.cold = min(COLD_STEPS, self.cold + 1)
         for group in self.optimiser.param_groups:
-            group["lr"] = rate_at(self.progress, self.s.rate)
+            group["lr"] = rate_at(self.progress, self.s.rate) * self.cold / COLD_STEPS
         if self.replays:
             parts = self.replays(inputs)
         else:
@@ -199,10 +219,8 @@ class Run:
 
     def go(self, feeder: Feeder) -> None:
         """Train until the time (or this part's share of it) is used."""
-        feeder.set_mix(mix_at(self.s.schedule, self.progress, self.s.lengths_at_most))
-        feeder.start()
-        made = feeder.take()
         waited = time.monotonic()
+        made = feeder.take()
         self._step(made)  # compiles; not counted as training time
         if self.device.type == "cuda":
             torch.cuda.synchronize()
@@ -212,7 +230,7 @@ class Run:
             self.s.seconds = self.s.finish_at - begun
         shown = torch.zeros(4, device=self.device)
         steps = 0
-        while self.progress < self.s.until:
+        while self.progress < 1.0 and not (self.s.stop_at and time.monotonic() > self.s.stop_at):
             feeder.set_mix(mix_at(self.s.schedule, self.progress, self.s.lengths_at_most))
             made = feeder.take()
             shown += self._step(made)
@@ -238,7 +256,9 @@ class Run:
             self.elapsed += now - mark
             mark = now
         self.save()
-        print(f"done {self.progress:.3f} step {self.step} tokens {self.step * self.s.tokens / 1e6:.0f}M", flush=True)
+        seen = self.step * self.s.tokens / 1e6
+        state = "done" if self.progress >= 1.0 else "part"
+        print(f"{state} {self.progress:.3f} step {self.step} tokens {seen:.1f}M", flush=True)
 
 
 def main() -> None:
@@ -248,8 +268,8 @@ def main() -> None:
         "--model", type=Path, default=Path("src/ninfer/bundled_model"), help="folder with config and tokenizer"
     )
     parser.add_argument("--out", type=Path, default=Path(".train"))
-    parser.add_argument("--minutes", type=float, default=15.0)
-    parser.add_argument("--until", type=float, default=1.0, help="stop at this share of the time (parts of one run)")
+    parser.add_argument("--minutes", type=float, default=18.0, help="of training, set-up not counted")
+    parser.add_argument("--stop-in", type=float, default=0.0, help="seconds from now; the same command then goes on")
     parser.add_argument("--tokens", type=int, default=65536, help="tokens a step")
     parser.add_argument("--rate", type=float, default=2e-3)
     parser.add_argument("--workers", type=int, default=14)
@@ -264,16 +284,21 @@ def main() -> None:
     begun = time.monotonic()
     a = parser.parse_args()
     a.out.mkdir(parents=True, exist_ok=True)
+    # compiled code stays with the run, so that its later parts start at once
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str((a.out / "compiled").resolve()))
     torch.backends.cuda.matmul.allow_tf32 = True
     torch.manual_seed(a.seed)
     settings = Settings(
-        a.model, a.out, a.minutes * 60, a.tokens, a.rate, a.workers, a.seed, a.cpu, a.until, a.longest, a.start, a.few
+        a.model, a.out, a.minutes * 60, a.tokens, a.rate, a.workers, a.seed, a.cpu, a.longest, a.start, a.few
     )
     settings.finish_at = begun + a.finish_in if a.finish_in else 0.0
-    run = Run(settings)
-    feeder = Feeder(a.model, a.tokens, a.seed + 17 * run.step, a.workers)
+    settings.stop_at = begun + a.stop_in if a.stop_in else 0.0
+    elapsed, step = saved_progress(a.out)
+    feeder = Feeder(a.model, a.tokens, a.seed + 17 * step, a.workers)
+    feeder.set_mix(mix_at(settings.schedule, elapsed / settings.seconds, a.longest))
+    feeder.start()  # the workers fill the queue while the model is set up
     try:
-        run.go(feeder)
+        Run(settings).go(feeder)
     finally:
         feeder.close()
 

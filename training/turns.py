@@ -74,8 +74,11 @@ class Turns:
         self.neutral = 0.4 if source.held_out else source.pick((0.1, 0.4, 0.7, 0.95))
         self.tools: list[tool_maker.Tool] = []
         if most_tools:
-            named = {t.name: t for t in (tool_maker.make_tool(source) for _ in range(1 + source.below(most_tools)))}
-            self.tools = list(named.values())
+            made: list[tool_maker.Tool] = []
+            for _ in range(1 + source.below(most_tools)):
+                near = source.pick(made) if made and not source.held_out and source.chance(0.4) else None
+                made.append(tool_maker.make_tool(source, near))
+            self.tools = list({t.name: t for t in made}.values())
             self.chars += sum(len(json.dumps(t.schema)) for t in self.tools)
         self._system()
 
