@@ -98,6 +98,9 @@ class ProgramMachine(RuleBasedStateMachine):
         self.ledgers[point] = list(request.prompt.tokens)[:frontier]
         assert point not in self.gone
 
+    def is_snapshot(self, point: Handle) -> bool:
+        return any(h.points[point][1] is PointKind.SNAPSHOT for h in self.histories if point in h.points)
+
     def free_lane(self) -> LaneId | None:
         return next((LaneId(lane) for lane in range(LANES) if lane not in self.requests), None)
 
@@ -121,12 +124,15 @@ class ProgramMachine(RuleBasedStateMachine):
         )
         if quote is None:
             assert point is not None
+            if self.is_snapshot(point):
+                return
             assert list(prompt.tokens)[: len(self.ledgers[point])] != self.ledgers[point]
             return
         history = History()
         if point is not None:
             source = next(h for p, h in self.points() if p == point)
-            may = takes_over and not source.is_written
+            paused = [p for p in source.points if p != point and self.is_snapshot(p)]
+            may = takes_over and not source.is_written and not paused
             assert quote.takes_over == may or (may and source.may_still_land)
             if quote.takes_over:
                 history = source
@@ -147,8 +153,10 @@ class ProgramMachine(RuleBasedStateMachine):
     def compare_points(self, quote: SourceQuote, source: History, point: Handle) -> None:
         """F2: what is deeper ends, what is not rides along; a MOVE consumes its source, a FORK of an END retires it."""
         at, _ = source.points[point]
-        ends = {p for p, (frontier, kind) in source.points.items() if frontier > at or kind is PointKind.END}
-        moved = {point} if quote.hand_over is HandOver.MOVE else set()
+        ends = {
+            p for p, (frontier, kind) in source.points.items() if frontier > at or kind is not PointKind.INPUT_POINT
+        }
+        moved = {point} if quote.hand_over is HandOver.MOVE and point not in quote.carried else set()
         assert set(quote.retires) == ends - moved
         assert set(quote.carried) == set(source.points) - ends - moved
 
@@ -323,8 +331,11 @@ class ProgramMachine(RuleBasedStateMachine):
             self.program.release(request.sequence)
         for _ in range(100):
             self.program.poll()
-        while actions := self.program.list_delete_actions(Pool.STATE):
-            self.program.delete(actions[0])
+        for snapshot in [point for point, _ in self.points() if self.is_snapshot(point)]:
+            self.program.revoke_snapshot(snapshot)
+        for pool in (Pool.STATE, Pool.HOST):
+            while actions := self.program.list_delete_actions(pool):
+                self.program.delete(actions[0])
         self.program.audit()
         assert self.program.occupancy().free == self.program.occupancy().capacity
 

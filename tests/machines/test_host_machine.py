@@ -1,0 +1,226 @@
+"""Program with a host arena: the random binds, chunks and ends of `ProgramMachine`, with demotions, write-backs,
+snapshots, revocations, cancels and transfers that fail between them.
+
+The device compares every block that comes back from the host, every token is the closed form's (V-15), and the recount
+includes the host (V-02).
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from hypothesis import strategies as st
+from hypothesis.stateful import initialize, precondition, rule
+from machine_profile import machine_settings
+from test_program_machine import DICE, VOCAB, ProgramMachine
+
+from ninfer.base.ids import Handle
+from ninfer.base.outcome import Shortfall
+from ninfer.base.pools import Amounts, Pool
+from ninfer.ports.native import PointKind, Prompt, TransactionKind
+from ninfer.program.program import Program
+from ninfer.sim.device import SimDevice, SimFaults
+
+IMAGE = 1024 * 1024
+POOLS = (Pool.STATE, Pool.MAIN_KV, Pool.MTP_KV)
+
+
+class HostMachine(ProgramMachine):
+    @initialize(
+        slots=st.integers(3, 8),
+        pages=st.integers(10, 40),
+        late=st.integers(0, 4),
+        seed=st.integers(0, 999),
+        images=st.sampled_from((0, 1, 3, 12)),
+        failures=st.sampled_from((0.0, 0.5)),
+    )
+    def begin(self, slots: int, pages: int, late: int, seed: int, images: int, failures: float) -> None:  # type: ignore[override]
+        self.device = SimDevice(
+            slots=slots,
+            pages={Pool.MAIN_KV: pages, Pool.MTP_KV: pages},
+            vocab_tokens=VOCAB,
+            faults=SimFaults(seed, late, host_failures=failures),
+            check_every=3,
+            host_bytes=images * IMAGE + 5 * 64 * 1024,
+        )
+        self.program = Program(self.device, self.device)
+        self.requests = {}
+        self.histories = []
+        self.paused = []
+        self.ledgers = {}
+        self.gone = set()
+        self.snapshots: dict[Handle, tuple[Prompt, int]] = {}
+
+    def forget(self, point: Handle) -> None:
+        super().forget(point)
+        self.snapshots.pop(point, None)
+
+    def poll(self, dice: Random) -> None:
+        super().poll(dice)
+        for end in self.program.collect_ends():
+            assert end.failed <= (self.device._faults.host_failures > 0)
+            if end.kind is TransactionKind.BIND:
+                assert end.failed
+                (lane,) = [lane for lane, request in self.requests.items() if request.sequence == end.subject]
+                self.unseat(lane)
+                self.program.release(end.subject)
+            if end.failed:
+                assert end.freed == Amounts()
+
+    def settle(self, dice: Random) -> None:
+        """Time passes until nothing is under way."""
+        for _ in range(30):
+            if not self.program.transaction_open:
+                return
+            self.poll(dice)
+        raise AssertionError("L2: a transaction never ends")
+
+    @precondition(lambda self: hasattr(self, "program"))
+    @rule(dice=DICE, days=st.integers(5, 60))
+    def live(self, dice: Random, days: int) -> None:
+        """A stretch of everything, evenly mixed."""
+        for _ in range(days):
+            match dice.randrange(10):
+                case 0 if len(self.points()) < 4:
+                    self.bind_root(dice)
+                case 1 if self.points():
+                    self.bind_point(dice)
+                case 2 | 3 | 4 if self.requests:
+                    self.work(dice, dice.randint(1, 8))
+                case 5 | 6 if self.points():
+                    self.demote_several(dice, dice.choices(POOLS, k=dice.randint(1, 6)), dice.random() < 0.3)
+                case 7 if self.points() and self.free_lane() is not None:
+                    self.bring_back(dice, dice.choice((0, 1, 40, 100)))
+                case 8 if self.requests and not self.program.transaction_open:
+                    self.pause(dice)
+                case 9 if self.snapshots and self.free_lane() is not None:
+                    self.wake(dice)
+                case _:
+                    self.wait(dice, dice.randint(1, 6))
+            self.program_equals_model()
+
+    @rule(dice=DICE, polls=st.integers(1, 6))
+    def wait(self, dice: Random, polls: int) -> None:
+        for _ in range(polls):
+            self.poll(dice)
+
+    @precondition(lambda self: self.points())
+    @rule(dice=DICE, pools=st.lists(st.sampled_from(POOLS), min_size=1, max_size=6), keeps=st.booleans())
+    def demote_several(self, dice: Random, pools: list[Pool], keeps: bool) -> None:
+        """The last of them may be left on its way."""
+        for pool in pools:
+            self.settle(dice)
+            self.demote(dice, pool, keeps=keeps)
+
+    @precondition(lambda self: self.free_lane() is not None)
+    @rule(dice=DICE, more=st.sampled_from((0, 1, 40, 100)))
+    def bring_back(self, dice: Random, more: int) -> None:
+        """A request goes on from a point of which something is on the host alone."""
+        stores = self.program._stores
+        away = []
+        for point, _ in self.points():
+            checkpoint = stores.checkpoints[point]
+            tables = checkpoint.directory.tables.values()
+            if checkpoint.image is not None or any(table.host_pages for table in tables):
+                away.append(point)
+        if not away or self.program.transaction_open:
+            return
+        point = dice.choice(away)
+        tokens = list(self.ledgers[point])
+        at = len(tokens)
+        tokens += [(more + 3 * i) % VOCAB for i in range(more)]
+        self.bind(self.make_prompt(tokens, at, dice), point, dice)
+
+    def demote(self, dice: Random, pool: Pool, *, keeps: bool) -> None:
+        """V-04, I6: what leaves at once and what comes later is what the action names, or a part of its pages."""
+        actions = self.program.list_demote_actions(pool)
+        if not actions:
+            return
+        action = dice.choice(actions)
+        held = {point for history in self.histories for point in history.points}
+        assert set(action.points) <= held
+        assert action.points
+        before = self.program.occupancy()
+        outcome = self.program.demote(action, most=dice.choice((None, 1, 3)), keeps_device=keeps)
+        if isinstance(outcome, Shortfall):
+            assert outcome.pool is Pool.HOST
+            assert outcome.gap > 0
+            assert self.program.occupancy() == before
+            return
+        assert self.program.occupancy().free[pool] - before.free[pool] == outcome.freed[pool]
+        assert 0 <= outcome.freed[pool] + outcome.coming[pool] <= action.frees[pool]
+        assert self.program.transaction_open or not outcome.coming[pool]
+        if action.moved_bytes == 0 and not keeps:
+            assert not self.program.transaction_open
+            assert outcome.freed[pool] > 0
+
+    @precondition(lambda self: self.requests and not self.program.transaction_open)
+    @rule(dice=DICE)
+    def pause(self, dice: Random) -> None:
+        """K1, K2: the sequence is a snapshot at once, or nothing has changed."""
+        ready = [lane for lane, request in self.requests.items() if request.is_ready and request.frontier > 0]
+        if not ready:
+            return
+        lane = dice.choice(ready)
+        request = self.requests[lane]
+        before = self.program.occupancy()
+        snapshot = self.program.pause(request.sequence)
+        if isinstance(snapshot, Shortfall):
+            assert snapshot.pool is Pool.HOST
+            assert self.program.occupancy() == before
+            return
+        self.unseat(lane)
+        self.add_point(request, snapshot, request.frontier, PointKind.SNAPSHOT)
+        self.check_stale(request.sequence)
+        old = request.prompt
+        until = max(old.prompt_tokens, request.frontier)
+        prompt = Prompt(old.tokens, until, b"sim", old.execution_frontiers)
+        self.snapshots[snapshot] = prompt, request.replay_until
+
+    @precondition(lambda self: self.snapshots and self.free_lane() is not None)
+    @rule(dice=DICE)
+    def wake(self, dice: Random) -> None:
+        """K1: the request goes on from its own snapshot; while the copies are under way it waits."""
+        self.settle(dice)
+        if not self.snapshots:
+            return
+        snapshot = dice.choice(sorted(self.snapshots))
+        prompt, replay_until = self.snapshots[snapshot]
+        self.bind(prompt, snapshot, dice, replay_until)
+
+    @precondition(lambda self: self.snapshots)
+    @rule(dice=DICE)
+    def revoke(self, dice: Random) -> None:
+        """K3: in the middle of its copies or later; other points of the history stay."""
+        if dice.random() < 0.5:
+            return
+        snapshot = dice.choice(sorted(self.snapshots))
+        before = self.program.occupancy().free
+        assert self.program.revoke_snapshot(snapshot) == self.program.occupancy().free - before
+        self.forget(snapshot)
+
+    @precondition(lambda self: hasattr(self, "program") and self.program.transaction_open)
+    @rule(dice=DICE)
+    def cancel(self, dice: Random) -> None:
+        """L3: a demotion is given up on its way; what drains blocks nobody."""
+        current = self.program._transactions.current
+        if dice.random() < 0.5 and current is not None and current.kind is TransactionKind.DEMOTION:
+            self.program.cancel_demotion()
+            assert not self.program.transaction_open
+
+    @precondition(lambda self: hasattr(self, "program") and self.points())
+    @rule(dice=DICE)
+    def delete_for_the_host(self, dice: Random) -> None:
+        """I11: actions that free host bytes free exactly what they say."""
+        actions = self.program.list_delete_actions(Pool.HOST)
+        if not actions or dice.random() < 0.5:
+            return
+        action = dice.choice(actions)
+        assert action.frees.host > 0
+        assert self.program.delete(action) == action.frees
+        for point in action.points:
+            self.forget(point)
+
+
+HostMachine.TestCase.settings = machine_settings(60, 25)
+test_host = HostMachine.TestCase
