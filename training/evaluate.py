@@ -174,6 +174,7 @@ def main() -> None:
     parser.add_argument("--each", type=int, default=200)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--work", type=Path, default=Path(".train/evaluation"))
+    parser.add_argument("--report", type=Path, default=REPORT)
     a = parser.parse_args()
     torch.set_num_threads(a.threads)
     a.work.mkdir(parents=True, exist_ok=True)
@@ -197,7 +198,7 @@ def main() -> None:
         kept.write_text(json.dumps(run_drafts(a.model, tokenizer, short)))
     drafts = json.loads(kept.read_text())
     print(f"drafts {drafts['accepted']}/{drafts['drafted']}, held-out loss {drafts['loss']:.4f}")
-    REPORT.write_text(write_report(results, questions, drafts, a.threads))
+    a.report.write_text(write_report(results, questions, drafts, a.threads))
 
 
 if __name__ == "__main__":

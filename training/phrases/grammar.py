@@ -62,9 +62,8 @@ NOUN_ASK = _lines(
     |say|write down|state|name|check|read out|bring up) (what {my} {np} is|{my} {np}|what {my} {np} was
     |what I told you about {my} {np})(?|, please?| again?| for us?| please| now?| quickly?)
     (I|we|they|people|my friends|the others|somebody) (must|should|want to|would like to|wish to|have to|forgot to
-    |like to|hope to|try to|cannot|can't|could not) (know|remember|recall|find|hear|look up|see|write down|note
-    |fill in|tell|say|give|recognise) {my} {np}(.| now.| again.|, what is it?|, which is it?|, can you say it?
-    |, do you know it?|)
+    |like to|hope to|try to|cannot|can't|could not) (know|remember|recall|find|hear|look up|see|be told|be reminded of
+    |learn) {my} {np}(.| now.| again.|, what is it?|, which is it?|, can you say it?|, do you know it?|)
     (I|we) (lost|forgot|can't find|cannot recall|no longer have|am not sure about|never wrote down|wonder about
     |have no idea about|don't remember|mixed up|need|want|require|look for|miss) {my} {np}(.|, what is it?
     |, what was it?|, which one is it?|. what is it?|. can you help?|, help me.|. do you have it?| now.|)
@@ -134,8 +133,10 @@ KIN_ASK = _lines(
     |, please?|)
     (by|under) (what|which) name (do|did|would|will|can|should) (I|we|people|you|they|friends) (know|call|find|address
     |greet|meet) {my} {k}?
-    (what|which) name (has|does|did|goes with|belongs to|fits|suits|is used for|was given to|do I use for
-    |is that of) {my} {k}(?| have?| again?)
+    (what|which) name (has|goes with|belongs to|fits|suits|is used for|was given to|do I use for
+    |is that of) {my} {k}(?| again?)
+    (what|which) name (does|did|should|would|may) {my} {k} (have|bear|carry|use|get|go by|answer with)(?| again?
+    | now?)
     {my} {k}( is|, that is| was|, he is|, she is|'s name|'s name is|, the name| is called| is named)(?|...|, who?
     |, what?|, what was it?|, tell me.|, do you know?)
     (remind|inform|help|answer) me( please|): (what is|what's|who is|tell me|say) (the name of {my} {k}
@@ -158,8 +159,8 @@ SLOTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
             |reads|goes|:|will always be|stays) {v}
             {v} (is|was|would be|will be) (my name|the name I have|the name they gave me|what people call me
             |how I am called|what I am called|who you are talking with|the name I use|me)
-            (hello|hi|hey|good day|greetings|nice to meet you|good morning), (I'm|I am|my name is|it's|this is
-            |{v} is my name, so|call me|they call me) {v}
+            (hello|hi|hey|good day|greetings|nice to meet you|good morning), (I'm|I am|my name is|it's|this is|call me
+            |they call me) {v}
             """
         ),
         _lines(
@@ -234,8 +235,7 @@ SLOTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         _lines(
             """
             {I} ({am} now|turned|just turned|became|will soon be|got to be|{have} been|celebrated|count{s}
-            |{am}) {v}( years
-            | years old| years of age|)
+            |{am}) {v}( years| years old| years of age|)
             {my} (age|years|age today|current age|age now|exact age) (is|are|comes to|equals|was given as|stands at
             |amounts to|:|makes) {v}
             {v} (is|are|was|makes|would be) ({my} age|how old {I} {am}|the number of {my} years|the years {I} {have}
@@ -283,8 +283,8 @@ SLOTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         _lines(
             """
             (where|to which town|to what town|to which city|to which country|to what place|in which direction|whereto
-            |to which destination) {am} {I} (going|travelling|heading|flying|driving|off|sailing|moving on
-            |on {my} way|going to travel|bound)(?| next?| soon?| again?| please?| then?)
+            |to which destination) {am} {I} (going|travelling|heading|flying|driving|off|sailing|moving on|on {my} way
+            |going to travel|bound)(?| next?| soon?| again?| please?| then?)
             (where|to which town|to what place|to which city) (does|did I say|will
             |would) {my} (next |coming |planned |big |short |)(trip|journey|tour|holiday|voyage|flight|ride|vacation
             |cruise) (lead|go|end|take {me}|bring {me}|head|finish|lead {me})(?| to?| again?| please?)
@@ -409,8 +409,8 @@ EXPLICIT = _lines(
     (set|put|make|choose|pick|enter|use|fix|keep|have|write|give) (the |)({p}) (to|as|at|to be|=|with) {v}
     (with|using|and|use|take|choose|pick|put|enter|give|having) {v} (as|for|as the|for the|in|under|as its
     |in the field) {p}
-    ({p}: {v}|{p} {v}|{p} = {v}|the {p}, {v}|{p}, that is {v}|{v} being the {p}|{v} is the {p}
-    |whose {p} equals {v}|{p} -> {v}|"{v}" as {p})
+    ({p}: {v}|{p} {v}|{p} = {v}|the {p}, {v}|{p}, that is {v}|{v} being the {p}|{v} is the {p}|whose {p} equals {v}
+    |{p} -> {v}|"{v}" as {p})
     """
 )
 # what another assistant may have said after the user told something; the model never learns these

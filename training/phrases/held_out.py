@@ -59,11 +59,15 @@ def sentences() -> tuple[str, ...]:
     )
 
 
+_ENDING = "\u00a7"  # stands for the ending of a verb
+
+
 def _patterns(texts: Iterable[str]) -> list[re.Pattern[str]]:
     """Any of the phrasings, any words of one clause for its markers; what precedes the first fixed word is free."""
     parts = set()
     for text in texts:
-        fixed = [re.escape(run.strip(" ")) for run in re.split(r"\{\w+\}", text.lower().rstrip(".?"))]
+        runs = re.split(r"\{\w+\}", text.lower().rstrip(".?").replace("{s}", _ENDING))
+        fixed = [re.escape(run.strip(" ")).replace(_ENDING, r"\w*") for run in runs]
         parts.add(r"\s[^.,;!?]{1,60}?".join(run for run in fixed if run))
     words = sorted(part for part in parts if part[0].isalnum())
     others = sorted(parts.difference(words))

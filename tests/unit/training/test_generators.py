@@ -1,0 +1,97 @@
+"""What training texts may hold: nothing of the evaluation, and everything that a call must copy."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+pytest.importorskip("tokenizers")
+
+from training.cases import call_case, change_case, recall_case, unknown_case
+from training.dialogues import conversation
+from training.phrases import grammar as G
+from training.phrases import held_out as H
+from training.phrases import tool_texts as TT
+from training.source import SYLLABLES_HELD_OUT, Source
+
+MARKER = re.compile(r"\{\w+\}")
+
+
+@pytest.mark.parametrize("template", H.sentences())
+def test_each_kept_phrasing_is_recognised(template: str) -> None:
+    assert H.is_kept("Well, " + MARKER.sub("zz", template.replace("{s}", "s")))
+
+
+def test_training_conversations_hold_no_phrasing_of_the_evaluation() -> None:
+    for seed in range(60_000, 60_500):
+        for message in conversation(seed, 1500).messages:
+            if message.role in ("user", "system"):
+                assert not H.is_kept(message.content), message.content
+
+
+def test_evaluation_questions_are_made_of_kept_phrasings() -> None:
+    count = lambda text: len(text) // 4  # noqa: E731
+    for i in range(30):
+        for case in (recall_case(i, 256, count), unknown_case(i), change_case(i)):
+            assert H.is_kept(case.messages[-1].content), case.messages[-1].content
+        assert H.is_kept(call_case(i).messages[-1].content)
+
+
+def test_ways_to_say_arguments_are_disjoint() -> None:
+    s = Source(3)
+    said = {s.expand(s.pick(G.EXPLICIT)) for _ in range(6000)}
+    assert len(said) > 300
+    assert any(map(H.is_kept_way, TT.EXPLICIT_HELD_OUT))
+    kept = {way.lower() for way in TT.EXPLICIT_HELD_OUT}
+    for seed in range(70_000, 70_200):
+        talk = conversation(seed, 1200)
+        shown = [p.replace("_", " ") for t in talk.tools for p in t.schema["function"]["parameters"]["properties"]]
+        for way in kept:
+            for name in shown:
+                start = way.replace("{p}", name).split("{v}")[0].strip()
+                if start != "taking":  # the rest of that way comes behind the value
+                    users = (m.content.lower() for m in talk.messages if m.role == "user")
+                    assert not any(start.lower() in text for text in users), (start, seed)
+
+
+def test_made_up_words_of_training_are_none_of_the_evaluation() -> None:
+    train, held = Source(11), Source(12, held_out=True)
+    words = {train.fragments(False) for _ in range(20_000)}
+    kept = re.compile(f"(?:{'|'.join(SYLLABLES_HELD_OUT)})+(?:[nrlsxm]|th|lt|nd)?")
+    assert len(words) > 15_000
+    assert all(kept.fullmatch(held.invented(False)) for _ in range(500))
+    assert not any(kept.fullmatch(word) or word in H.WORDS for word in words)
+
+
+def test_made_up_words_reach_every_letter_pair_of_the_evaluation() -> None:
+    """A name of the evaluation is new as a whole, never in its smallest parts: copying them must have been learned."""
+    pairs = lambda word: {word[i : i + 2] for i in range(len(word) - 1)}  # noqa: E731
+    train, held = Source(13), Source(14, held_out=True)
+    seen = set().union(*(pairs(train.fragments(False)) for _ in range(20_000)))
+    assert not set().union(*(pairs(held.invented(False)) for _ in range(5_000))) - seen
+
+
+def test_what_a_call_holds_stands_in_the_talk_before_it() -> None:
+    """Slips and short forms never touch an argument."""
+    seen = 0
+    for seed in range(80_000, 80_250):
+        talk = conversation(seed, 1500)
+        for i, message in enumerate(talk.messages):
+            said = " ".join(m.content for m in talk.messages[max(0, i - 3) : i] if m.role == "user")
+            for _, arguments in message.calls:
+                for value in arguments.values():
+                    texts = value if isinstance(value, list) else [value]
+                    for text in (t for t in texts if isinstance(t, str)):
+                        assert text in said, (seed, text, said)
+                        seen += 1
+    assert seen > 50
+
+
+def test_patterns_have_balanced_choices() -> None:
+    s = Source(5)
+    tables = (G.NOUN_TELL, G.NOUN_ASK, G.KIN_TELL, G.KIN_ASK, G.NAME_ASK, G.PERSONA, G.REQUEST, G.EXPLICIT, G.ACKS)
+    slots = [patterns for pair in G.SLOTS.values() for patterns in pair]
+    for pattern in (p for table in (*tables, *slots) for p in table):
+        for _ in range(5):
+            assert not re.search(r"[|()]", s.expand(pattern).replace("({p}", "")), pattern
