@@ -17,7 +17,7 @@ from test_program_machine import DICE, VOCAB, ProgramMachine
 from ninfer.base.ids import Handle
 from ninfer.base.outcome import Shortfall
 from ninfer.base.pools import Amounts, Pool
-from ninfer.ports.native import PointKind, Prompt, TransactionKind
+from ninfer.ports.native import CaptureRequest, PointKind, Prompt, TransactionKind
 from ninfer.program.program import Program
 from ninfer.sim.device import SimDevice, SimFaults
 
@@ -31,7 +31,7 @@ class HostMachine(ProgramMachine):
         pages=st.integers(10, 40),
         late=st.integers(0, 4),
         seed=st.integers(0, 999),
-        images=st.sampled_from((0, 1, 3, 12)),
+        images=st.sampled_from((0, 4, 12, 20)),
         failures=st.sampled_from((0.0, 0.5)),
     )
     def begin(self, slots: int, pages: int, late: int, seed: int, images: int, failures: float) -> None:  # type: ignore[override]
@@ -49,6 +49,7 @@ class HostMachine(ProgramMachine):
         self.paused = []
         self.ledgers = {}
         self.gone = set()
+        self.capturing: Handle | None = None
         self.snapshots: dict[Handle, tuple[Prompt, int]] = {}
 
     def forget(self, point: Handle) -> None:
@@ -59,6 +60,12 @@ class HostMachine(ProgramMachine):
         super().poll(dice)
         for end in self.program.collect_ends():
             assert end.failed <= (self.device._faults.host_failures > 0)
+            if end.kind is TransactionKind.CAPTURE:
+                (request,) = [r for r in self.requests.values() if not r.is_ready and r.sequence == self.capturing]
+                request.is_ready = True
+                self.capturing = None
+                if end.subject is not None:
+                    self.add_point(request, end.subject, request.frontier, PointKind.INPUT_POINT)
             if end.kind is TransactionKind.BIND:
                 assert end.failed
                 (lane,) = [lane for lane, request in self.requests.items() if request.sequence == end.subject]
@@ -75,12 +82,33 @@ class HostMachine(ProgramMachine):
             self.poll(dice)
         raise AssertionError("L2: a transaction never ends")
 
+    @precondition(lambda self: self.points())
+    @rule(dice=DICE, rounds=st.integers(1, 4))
+    def carry_on(self, dice: Random, rounds: int) -> None:
+        """One history again and again: saved or moved to the host, written on, ended."""
+        for _ in range(rounds):
+            self.settle(dice)
+            quiet = [p for p, history in self.points() if not history.is_written and not self.is_snapshot(p)]
+            if not quiet:
+                return
+            point = quiet[-1]
+            for pool in dice.sample(POOLS, 3):
+                self.demote(dice, pool, keeps=dice.random() < 0.6, point=point)
+                self.settle(dice)
+            if point not in self.ledgers:
+                return
+            tokens = list(self.ledgers[point])
+            at, more = len(tokens), dice.choice((1, 5, 30))
+            self.bind(self.make_prompt(tokens + [(7 * i + at) % VOCAB for i in range(more)], at, dice), point, dice)
+            self.work(dice, 6)
+            self.freeze(dice)
+
     @precondition(lambda self: hasattr(self, "program"))
     @rule(dice=DICE, days=st.integers(5, 60))
     def live(self, dice: Random, days: int) -> None:
         """A stretch of everything, evenly mixed."""
         for _ in range(days):
-            match dice.randrange(10):
+            match dice.randrange(12):
                 case 0 if len(self.points()) < 4:
                     self.bind_root(dice)
                 case 1 if self.points():
@@ -95,6 +123,10 @@ class HostMachine(ProgramMachine):
                     self.pause(dice)
                 case 9 if self.snapshots and self.free_lane() is not None:
                     self.wake(dice)
+                case 10 if self.requests and not self.program.transaction_open:
+                    self.capture(dice)
+                case 11 if self.points():
+                    self.carry_on(dice, 2)
                 case _:
                     self.wait(dice, dice.randint(1, 6))
             self.program_equals_model()
@@ -131,9 +163,12 @@ class HostMachine(ProgramMachine):
         tokens += [(more + 3 * i) % VOCAB for i in range(more)]
         self.bind(self.make_prompt(tokens, at, dice), point, dice)
 
-    def demote(self, dice: Random, pool: Pool, *, keeps: bool) -> None:
+    def demote(self, dice: Random, pool: Pool, *, keeps: bool, point: Handle | None = None) -> None:
         """V-04, I6: what leaves at once and what comes later is what the action names, or a part of its pages."""
+        if self.program.transaction_open:
+            return
         actions = self.program.list_demote_actions(pool)
+        actions = [action for action in actions if point is None or point in action.points]
         if not actions:
             return
         action = dice.choice(actions)
@@ -176,6 +211,28 @@ class HostMachine(ProgramMachine):
         until = max(old.prompt_tokens, request.frontier)
         prompt = Prompt(old.tokens, until, b"sim", old.execution_frontiers)
         self.snapshots[snapshot] = prompt, request.replay_until
+
+    @precondition(lambda self: self.requests and not self.program.transaction_open)
+    @rule(dice=DICE)
+    def capture(self, dice: Random) -> None:
+        """E2: where the state stands at a frontier of the prompt, it can go to the host; the old point ends first."""
+        for request in self.requests.values():
+            prompt = request.prompt
+            on_split = request.frontier in (*prompt.execution_frontiers, prompt.prompt_tokens)
+            if not request.is_ready or not on_split or request.frontier > prompt.prompt_tokens:
+                continue
+            old = [p for p, (_, kind) in request.history.points.items() if kind is PointKind.INPUT_POINT]
+            asked = CaptureRequest(request.frontier, PointKind.INPUT_POINT)
+            before = self.program.occupancy()
+            outcome = self.program.capture_on_host(request.sequence, asked, old[0] if old else None)
+            if isinstance(outcome, Shortfall):
+                assert self.program.occupancy() == before
+                continue
+            if old:
+                self.forget(old[0])
+            request.is_ready = False
+            self.capturing = request.sequence
+            return
 
     @precondition(lambda self: self.snapshots and self.free_lane() is not None)
     @rule(dice=DICE)

@@ -365,6 +365,14 @@ class HostedProgram(NativeProgram, Protocol):
         """
         ...
 
+    def capture_on_host(self, sequence: Handle, capture: CaptureRequest, retires: Handle | None) -> Shortfall | None:
+        """Save the state as it stands at `capture.frontier` to the host, where no device slot is to be had (E2).
+
+        `retires`, an outdated point, ends first. The sequence is in flight until the copy has ended; `TransactionEnd`
+        names the point, or says that it failed. HOST shortfall: nothing has changed.
+        """
+        ...
+
     def pause(self, sequence: Handle) -> Handle | Shortfall:
         """End the sequence as a SNAPSHOT point; what only it has leaves the device (K1, K2). Not in flight.
 

@@ -85,11 +85,15 @@ class Flights:
 
     def land_bind(self, sequence: Sequence) -> None:
         """The copies of a bind have ended, well or not."""
+        self.land_copies(sequence)
+        if not sequence.is_ended and not sequence.is_broken:
+            self._bound.append(sequence)
+
+    def land_copies(self, sequence: Sequence) -> None:
+        """A transaction that a sequence waited for has ended."""
         sequence.outstanding -= 1
         if sequence.is_ended:
             self._end_released(sequence)
-        elif not sequence.is_broken:
-            self._bound.append(sequence)
 
     def _report_bound(self) -> list[Progress]:
         bound, self._bound = self._bound, []

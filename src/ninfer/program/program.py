@@ -34,7 +34,13 @@ from ninfer.store.stores import ContextStores
 
 from .actions import delete_points, list_actions
 from .bind import bind_source, settle_bind
-from .capture import forfeit_destination, reserve_destination, spend_destination
+from .capture import (
+    forfeit_destination,
+    reserve_destination,
+    settle_host_capture,
+    spend_destination,
+    start_host_capture,
+)
 from .demote import list_demotions, settle_demotion, start_demotion
 from .flights import Flights, UnitFlight
 from .pause import freeze_sequence, revoke, settle_pause, start_pause
@@ -160,9 +166,10 @@ class Program:
         """End the sequence without a point; with work under way, when that has landed (L3)."""
         target = self._sequences.remove(sequence)
         target.is_ended = True
-        binding = self._transactions.current
-        if binding is not None and binding.kind is TransactionKind.BIND and binding.subject == sequence:
-            self._transactions.cancel(binding)
+        current = self._transactions.current
+        waits = current is not None and current.kind in (TransactionKind.BIND, TransactionKind.CAPTURE)
+        if current is not None and waits and current.subject == sequence:
+            self._transactions.cancel(current)
         if target.outstanding:
             self._released.append(target)
         else:
@@ -245,6 +252,17 @@ class Program:
             self._flights.add_transfers(transaction, lambda: settle_pause(stores, transactions, transaction, leaving))
         return snapshot
 
+    def capture_on_host(self, sequence: Handle, capture: CaptureRequest, retires: Handle | None) -> Shortfall | None:
+        """Save the state as it stands, at `capture.frontier`, to the host alone (E2)."""
+        assert self._host is not None, "C2: there is no host tier"
+        target = self._sequences[sequence]
+        outcome = start_host_capture(self._stores, self._host, self._transactions, target, capture, retires)
+        if isinstance(outcome, Shortfall):
+            return outcome
+        transaction = outcome
+        self._flights.add_transfers(transaction, lambda: self._settle_capture(transaction, target, capture.kind))
+        return None
+
     def revoke_snapshot(self, snapshot: Handle) -> Amounts:
         """End a snapshot with every reference it has (K3)."""
         return revoke(self._stores, self._transactions, snapshot)
@@ -290,6 +308,10 @@ class Program:
     def _settle_bind(self, transaction: ContextTransaction, sequence: Sequence) -> None:
         settle_bind(self._stores, self._transactions, transaction, sequence)
         self._flights.land_bind(sequence)
+
+    def _settle_capture(self, transaction: ContextTransaction, sequence: Sequence, kind: PointKind) -> None:
+        settle_host_capture(self._stores, self._transactions, transaction, sequence, kind)
+        self._flights.land_copies(sequence)
 
     def _end_released(self, sequence: Sequence) -> None:
         self._released.remove(sequence)

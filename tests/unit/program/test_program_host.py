@@ -9,8 +9,10 @@ from ninfer.base.outcome import Shortfall
 from ninfer.base.pools import Amounts, Pool
 from ninfer.ports.native import (
     Bound,
+    CaptureRequest,
     Demoting,
     HandOver,
+    PointKind,
     TransactionEnd,
     TransactionKind,
 )
@@ -441,3 +443,69 @@ def test_one_transaction_at_a_time() -> None:
     (again,) = driver.program.list_demote_actions(MAIN)
     with pytest.raises(AssertionError, match="V-07"):
         driver.program.demote(again)
+
+
+def host_capture(driver: Driver, *, retires: bool = False) -> tuple[Handle, Handle | None]:
+    """A sequence whose state stands at an execution frontier, and the point there that is outdated."""
+    bound = driver.start(make_prompt(list(range(150)), [64, 100]))
+    assert isinstance(bound, Bound)
+    old = driver.prefill(bound.sequence, 64, capture_at=64) if retires else None
+    driver.prefill(bound.sequence, 100 - (64 if retires else 0))
+    return bound.sequence, old
+
+
+def test_a_state_is_captured_on_the_host_where_no_slot_is_to_be_had() -> None:
+    """[E2], [V-05]: visible once it has landed, and a source like any other."""
+    driver = make_driver(slots=1)
+    sequence, _ = host_capture(driver)
+    capture = CaptureRequest(100, PointKind.INPUT_POINT)
+    assert isinstance(driver.program.reserve_capture(sequence, CaptureRequest(150, capture.kind), None), Shortfall)
+    assert driver.program.capture_on_host(sequence, capture, None) is None
+    assert driver.program.in_flight(sequence), "V-03: the state is being read"
+    assert len(driver.program._stores.checkpoints) == 0
+    (end,) = drain(driver)
+    assert end.kind is TransactionKind.CAPTURE
+    assert end.subject is not None
+    driver.prefill(sequence, 50)
+    assert driver.generate(sequence, 3) == expected_tokens(list(range(150)), 3, vocab_tokens=1000)
+    driver.program.release(sequence)
+    assert driver.program.occupancy().free == Amounts(state=1, main_kv=18, host=7 * IMAGE)
+    go_on(driver, list(range(100)), end.subject, takes_over=True)
+
+
+@pytest.mark.parametrize("how", ["fails", "released"])
+def test_a_capture_that_fails_or_is_not_wanted_leaves_nothing(how: str) -> None:
+    """[E3], [L3]: the request goes on, or ends when the reader is done."""
+    driver = make_driver(slots=1, failures=float(how == "fails"))
+    sequence, _ = host_capture(driver)
+    assert driver.program.capture_on_host(sequence, CaptureRequest(100, PointKind.INPUT_POINT), None) is None
+    if how == "released":
+        driver.program.release(sequence)
+        assert not driver.program.transaction_open
+        for _ in range(5):
+            driver.program.poll()
+            driver.program.audit()
+        assert driver.program.occupancy().free == driver.program.occupancy().capacity
+        return
+    assert drain(driver) == [TransactionEnd(TransactionKind.CAPTURE, True, Amounts())]
+    assert driver.program.occupancy().free.host == 8 * IMAGE
+    driver.prefill(sequence, 50)
+    assert driver.generate(sequence, 3) == expected_tokens(list(range(150)), 3, vocab_tokens=1000)
+
+
+def test_an_outdated_point_gives_its_room_to_the_new_one_or_stays() -> None:
+    """[D6], [E2], [V-04]"""
+    driver = make_driver(slots=3, host=IMAGE)
+    sequence, old = host_capture(driver, retires=True)
+    assert old is not None
+    (action,) = driver.program.list_demote_actions(Pool.STATE)
+    assert isinstance(driver.program.demote(action), Demoting)
+    drain(driver)
+    capture = CaptureRequest(100, PointKind.INPUT_POINT)
+    assert driver.program.occupancy().free.host == 0
+    assert driver.program.capture_on_host(sequence, capture, old) is None
+    (end,) = drain(driver)
+    assert end.subject is not None
+    assert driver.program.point_frontier(end.subject) == 100
+    with pytest.raises(AssertionError, match="V-13"):
+        driver.program.point_frontier(old)
