@@ -85,7 +85,7 @@ _ENGINE_OPTIONS = (
         type=click.Choice(["auto", "bfloat16", "float32", "float64"]),
         default="auto",
         show_default=True,
-        help="Numeric format of weights and activations; auto measures.",
+        help="Numeric format of weights and activations; auto: bfloat16 where the processor has it, or float32.",
     ),
     env_option("--threads", type=click.IntRange(min=1), help="CPU threads of the model. [default: measured]"),
     env_option(

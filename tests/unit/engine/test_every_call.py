@@ -17,6 +17,7 @@ from sim_engine import Caller, SimEngine, filler
 from ninfer.base.errors import DeviceFailure, RequestFailed
 from ninfer.base.outcome import Shortfall
 from ninfer.base.pools import DEVICE_POOLS
+from ninfer.ports.native import PrefillDone
 from ninfer.ports.output import Failed, Finished, FinishReason
 from ninfer.ports.sampling import SamplingParams
 from ninfer.resource.manager import CacheFacts
@@ -108,7 +109,7 @@ class World:
         waiting = [0, 1, 1, 2, 0, 2, 1]
         one_shots = 3
         cycles = 0
-        while self.engine.state.requests or waiting:
+        while waiting or any(caller.end is None for caller, _, _ in self.callers):
             self.engine.turn()
             cycles += 1
             assert cycles < 5000
@@ -238,3 +239,47 @@ def test_a_poll_that_breaks_is_the_end_of_the_engine() -> None:
     assert "SECRET" not in (engine.core.find_failure() or "")
     with pytest.raises(DeviceFailure):
         engine.submit(filler(10, 1), 1)
+
+
+def test_what_a_failed_request_left_in_flight_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """[L3], [C10]: its pages come back when its unit lands; until then the next one waits, no contract is broken."""
+    engine = SimEngine(lanes=1, slots=1, pages=4, max_context=256, chunk=256, delay_polls=6, seed=3)
+    failed, waiting = engine.submit(filler(200, 1), 5), engine.submit(filler(200, 2), 5)
+    submit = engine.program.submit
+
+    def cut_short(*turns: Any) -> None:
+        submit(*turns)
+        raise Broken
+
+    with monkeypatch.context() as patch:
+        patch.setattr(engine.program, "submit", cut_short)
+        while failed.end is None:
+            engine.turn()
+    assert engine.program.count_leaving() == 1
+    assert engine.state.has_work_in_flight
+    engine.run()
+    waiting.check_output()
+    assert waiting.finished.reason is FinishReason.LENGTH
+
+
+def test_an_error_costs_no_capture_that_landed_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """[E1], SCHED-09: a point that was reported and is not yet published belongs to somebody."""
+    engine = SimEngine(lanes=2)
+    failed = engine.submit(filler(40, 1), 50)
+    while not failed.tokens:
+        engine.turn()
+    commit = engine.program.commit_run
+
+    def broken(*given: Any) -> None:
+        if any(isinstance(progress, PrefillDone) and progress.captured for progress in engine.state.reported):
+            raise Broken
+        commit(*given)
+
+    monkeypatch.setattr(engine.program, "commit_run", broken)
+    other = engine.ask(filler(100, 2), 5, recovery=90)
+    assert isinstance(failed.end, Failed)
+    other.check_output()
+    assert isinstance(other.end, Finished)
+    again = engine.ask([*filler(90, 2), *filler(20, 3)], 5)
+    again.check_output()
+    assert again.start.cached_tokens == 90
