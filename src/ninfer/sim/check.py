@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ninfer.base.buffers import IntBuffer
 from ninfer.base.errors import DeviceFailure, Overloaded, QueueTimeout, RequestTimeout
 from ninfer.engine.core import RequestHandle
 from ninfer.engine.draws import uniform
@@ -60,6 +61,8 @@ class Caller:
 
     ask: Ask
     submitted_s: float
+    ledger: IntBuffer
+    """The buffer that was handed over with the prompt: the engine appends what is accepted."""
     handle: RequestHandle | None = None
     events: list[Event] = field(default_factory=list)
     told: int = 0
@@ -132,6 +135,7 @@ def check_caller(caller: Caller, plan: FaultPlan, now_s: float) -> tuple[int, ..
         assert accepted == len(speech.tokens), f"V-15: {name}: {accepted} tokens, not {len(speech.tokens)}"
         assert (said, text) == (speech.published, speech.text), f"V-15: {name}: published something else"
     _check_usage(caller, end, name)
+    assert tuple(caller.ledger) == (*caller.ask.prompt, *speech.tokens[:accepted]), f"V-15: {name}: its ledger differs"
     return speech.tokens[:accepted]
 
 

@@ -234,8 +234,9 @@ class Workload:
         strings: tuple[str, ...] = ()
         if chance.random() < 0.15:
             strings = tuple(letter(chance.randrange(VOCAB_TOKENS)) for _ in range(chance.randint(1, 12)))
-            if chance.random() < 0.5:
-                strings += (letter(chance.randrange(VOCAB_TOKENS)) + letter(chance.randrange(VOCAB_TOKENS)),)
+            if chance.random() < 0.7:  # many beginnings, so that text is held back often
+                starts = chance.sample(range(VOCAB_TOKENS), 200)
+                strings += tuple(letter(start) + letter(chance.randrange(VOCAB_TOKENS)) for start in starts)
         return Ask(
             kind=kind,
             prompt=tuple(prompt),

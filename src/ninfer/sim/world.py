@@ -183,7 +183,7 @@ class World:
         self._guard(lambda: self._run_one(ask))
 
     def _run_one(self, ask: Ask) -> None:
-        assert self._submit(Caller(replace(ask, owner=-1), self._clock.now()))
+        assert self._submit(Caller(replace(ask, owner=-1), self._clock.now(), IntBuffer(ask.prompt)))
         self._run()
 
     def _guard(self, run: Callable[[], None]) -> None:
@@ -229,7 +229,7 @@ class World:
 
     def _arrive(self) -> None:
         for ask in self._workload.next_asks(self._cycle):
-            caller = Caller(ask, self._clock.now())
+            caller = Caller(ask, self._clock.now(), IntBuffer(ask.prompt))
             if not self._submit(caller):
                 self._workload.note_end(ask, (), self._cycle)
 
@@ -237,7 +237,7 @@ class World:
         ask = caller.ask
         try:
             caller.handle = self._core.submit(
-                _plan(ask),
+                _plan(caller),
                 ask.params,
                 max_tokens=ask.max_tokens,
                 stop=ask.stop_strings,
@@ -362,7 +362,8 @@ class World:
                 caller.pauses = end.timings.pauses
             check_caller(caller, self.spec.faults, self._clock.now())
         assert not self._state.requests
-        late = Caller(Workload(self.spec.workload, random.Random(0)).next_asks(0)[0], self._clock.now())
+        ask = Workload(self.spec.workload, random.Random(0)).next_asks(0)[0]
+        late = Caller(ask, self._clock.now(), IntBuffer(ask.prompt))
         with suppress(DeviceFailure):
             self._submit(late)
             raise AssertionError("a failed engine took a request")
@@ -404,8 +405,8 @@ class _Contained(logging.Handler):
             self.first = getattr(record, "error", None)
 
 
-def _plan(ask: Ask) -> InputPlan:
-    buffer = IntBuffer(ask.prompt)
+def _plan(caller: Caller) -> InputPlan:
+    ask, buffer = caller.ask, caller.ledger
     digests = PrefixDigests(_IDENTITY)
     digests.extend_to(buffer, len(buffer))
     stops = frozenset(ask.stop_ids)
