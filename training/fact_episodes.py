@@ -10,7 +10,7 @@ from training.facts import thing_fact
 from training.phrases import facts as F
 from training.phrases import smalltalk as T
 from training.render import Message
-from training.style import PRONOUNS, joined, pronoun_form
+from training.style import PRONOUNS, joined, pronoun_form, remark
 from training.turns import ANSWER, ECHO, SELF, Turns
 from training.world import Fact, capital, draw
 
@@ -171,7 +171,10 @@ class FactEpisodes(Turns):
         elif fact.check and r < 0.4:
             return self._ask_check(fact)
         else:
-            self.user(paraphrase.ask(s, fact), keep_focus=True)
+            text = paraphrase.ask(s, fact)
+            if not s.held_out and s.chance(0.12):
+                text = remark(s) + s.pick((". ", ". so ", ", ", " lol ", "! ", ". anyway, ", "... ")) + text
+            self.user(text, keep_focus=True)
         return self.reply(
             self.answer_to(fact), ANSWER, f"The user asks what I was told. I was told: {fact.answer_text()}."
         )

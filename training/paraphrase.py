@@ -99,7 +99,7 @@ def _tell(s: Source, fact: Fact) -> str:
 def change(s: Source, new: Fact, old: str) -> str:
     """A correction of something told before."""
     if s.held_out:
-        return new.say(s.pick(new.change), old=old)
+        return new.say(s.pick(new.change if "np" in new.extra else new.tell), old=old)
     return allowed(lambda: _change(s, new, old))
 
 

@@ -7,6 +7,7 @@ from training import tools as tool_maker
 from training import words as W
 from training.phrases import facts as F
 from training.phrases import smalltalk as T
+from training.phrases import talk_grammar as G
 from training.style import REMARK_TIMES, remark
 from training.turns import ANSWER, CHAT, Turns
 from training.world import draw
@@ -27,8 +28,12 @@ class TalkEpisodes(Turns):
         """Talk with a fixed answer, or a remark."""
         s = self.s
         if s.chance(0.6):
-            said, answer = s.pick(_TALK)
-            self.user(s.pick(said))
+            if s.held_out or s.chance(0.6):
+                said, answer = s.pick(_TALK)
+                self.user(s.pick(said))
+            else:
+                patterns, answer = s.pick(G.TALK)
+                self.user(s.expand(s.pick(patterns)))
             self.reply(answer, CHAT, "The user makes small talk.")
         elif s.chance(0.25) and not s.held_out:
             feelings, answer = s.pick(_FEELINGS)

@@ -11,8 +11,8 @@ from training import tools as tool_maker
 from training.events import event_fact
 from training.facts import bare_fact, count_fact, kin_fact, list_fact, many_fact, noun_fact, thing_fact, verb_fact
 from training.phrases import facts as F
-from training.phrases import grammar as G
 from training.phrases import smalltalk as T
+from training.phrases import talk_grammar as G
 from training.render import Message
 from training.source import Source
 from training.style import typed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 
@@ -23,3 +24,8 @@ def phrases(train: str, held_out: str = "") -> Phrases:
         tuple(line.strip() for line in train.strip().splitlines() if line.strip()),
         tuple(line.strip() for line in held_out.strip().splitlines() if line.strip()),
     )
+
+
+def pattern_lines(text: str) -> tuple[str, ...]:
+    """One pattern a line; a line that begins with | goes on with the one before it."""
+    return tuple(line.strip() for line in re.sub(r"\n *\|", "|", text.strip("\n ")).splitlines())

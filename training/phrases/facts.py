@@ -186,6 +186,24 @@ OPENERS = phrases(
     thank you.
     ok thanks.
     cool,
+    lol
+    haha
+    haha ok,
+    ok so
+    ok cool,
+    right so
+    hmm ok
+    yeah,
+    yep.
+    nah,
+    oh ok.
+    great stuff.
+    fair enough.
+    no worries.
+    good to know.
+    quick one:
+    me again,
+    sorry,
     """,
     """
     say,

@@ -5,15 +5,9 @@ Markers are those of `facts` and `slots`. What the evaluation keeps for itself i
 
 from __future__ import annotations
 
-import re
+from training.phrases import pattern_lines
 
-
-def _lines(text: str) -> tuple[str, ...]:
-    """One pattern a line; a line that begins with | goes on with the one before it."""
-    return tuple(line.strip() for line in re.sub(r"\n *\|", "|", text.strip("\n ")).splitlines())
-
-
-NOUN_TELL = _lines(
+NOUN_TELL = pattern_lines(
     """
     (please |now |just |kindly note, |)(memorise|note down|keep|remember|store|write|save|hold on to|learn|take|record
     |log|file|keep in mind) {v}(, |; |. |: | - |, because |, since |, as )(it is|it's|that is|that's|this is|which is
@@ -50,7 +44,7 @@ NOUN_TELL = _lines(
     |is written|is spelled|turned out as|came out as) {v}
     """
 )
-NOUN_ASK = _lines(
+NOUN_ASK = pattern_lines(
     """
     (what|which|what exactly|so what|and what|now what|but what|what then) (is|was|would be|will be|might be|could be
     |should be|did I say is|do you think is|do you know is|did we say was) {my} {np}(?|, please?| again?| now?| then?
@@ -89,7 +83,7 @@ NOUN_ASK = _lines(
     |did I have for) {my} {np}?
     """
 )
-KIN_TELL = _lines(
+KIN_TELL = pattern_lines(
     """
     (this is|that is|here is|look, |say hello to|meet|greet|you know|I talk about|I mean|remember|memorise
     |note) {v}(, |; |. | - |, and )(he is|she is|it is|that is|this is|he's|she's|it's|that's|who is
@@ -115,7 +109,7 @@ KIN_TELL = _lines(
     |we visited|we talked to|I helped) {my} {k} {v}
     """
 )
-KIN_ASK = _lines(
+KIN_ASK = pattern_lines(
     """
     (what|how|so what|and what|what exactly|now what) (is|was|would be|did I say is|do you think is
     |might be) {my} {k} (called|named|known as|addressed as)(?| again?| please?| now?|, please?|)
@@ -147,7 +141,7 @@ KIN_ASK = _lines(
 # verbs of their own: key -> (tell, ask)
 SLOTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "name": (
-        _lines(
+        pattern_lines(
             """
             (people|friends|my friends|they|all|everyone|most people|my family|others|kids|neighbours|you can|you may
             |folks) (call|name|address|greet|refer to|may call
@@ -163,7 +157,7 @@ SLOTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
             |they call me) {v}
             """
         ),
-        _lines(
+        pattern_lines(
             """
             (what|which|so what|and what|what exactly|what again) (is|was|would be) (my name|the name of me
             |my own name|the name I have|the name I told you|the name I use|my first name)(?| again?| please?
@@ -190,7 +184,7 @@ SLOTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ),
     ),
     "live": (
-        _lines(
+        pattern_lines(
             """
             (now |today |currently |at present |since last year |for years |)({I} live{s}|{I} {am} living
             |{I} reside{s}|{I} stay{s}|{I} dwell{s}|{I} {have} a house|{I} {have} a home|{I} {have} a flat
@@ -208,7 +202,7 @@ SLOTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
             |goes by) {v}
             """
         ),
-        _lines(
+        pattern_lines(
             """
             (where|where exactly|in which city|in which town|in what city|in what town|at which place|in which country
             |in which area|whereabouts) ({do}|did I say) {I} (live|live now|reside|stay|dwell|sleep|have a home
@@ -232,7 +226,7 @@ SLOTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ),
     ),
     "age": (
-        _lines(
+        pattern_lines(
             """
             {I} ({am} now|turned|just turned|became|will soon be|got to be|{have} been|celebrated|count{s}
             |{am}) {v}( years| years old| years of age|)
@@ -244,7 +238,7 @@ SLOTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
             |got) {v}
             """
         ),
-        _lines(
+        pattern_lines(
             """
             (how old|how many years old|of what age|at which age|how old exactly|so how old|and how old) (am|are
             |would you say am|do you think am) {I}(?| now?| again?| please?| today?| this year?)
@@ -262,7 +256,7 @@ SLOTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ),
     ),
     "going": (
-        _lines(
+        pattern_lines(
             """
             (soon |next week |tomorrow |on Monday |in summer |today |this year |)({I} {am} going|{I} {am} travelling
             |{I} {am} heading|{I} {am} flying|{I} {am} driving|{I} {am} sailing|{I} {am} moving on|{I} {am} off
@@ -280,7 +274,7 @@ SLOTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
             |will go and see|{have} to be in|will spend the holidays in) {v}
             """
         ),
-        _lines(
+        pattern_lines(
             """
             (where|to which town|to what town|to which city|to which country|to what place|in which direction|whereto
             |to which destination) {am} {I} (going|travelling|heading|flying|driving|off|sailing|moving on|on {my} way
@@ -306,7 +300,7 @@ SLOTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ),
     ),
     "birthday": (
-        _lines(
+        pattern_lines(
             """
             {my} (birthday|birthday party|next birthday|special day|day of birth|birth date|date of birth) (is|is on
             |comes on|will be on|takes place on|is always on|happens on|arrives on|was on) {v}
@@ -317,7 +311,7 @@ SLOTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
             |{my} day of birth|the date of {my} birthday)
             """
         ),
-        _lines(
+        pattern_lines(
             """
             (when|on which day|on what date|on which date|what day|what date) (is|was|will be|comes
             |did I say is) {my} (birthday|next birthday|birthday party|day of birth|date of birth)(?| again?| please?
@@ -337,7 +331,7 @@ SLOTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ),
     ),
 }
-CHANGE_LEADS = _lines(
+CHANGE_LEADS = pattern_lines(
     """
     (oh|ah|well|hm|hmm|wait|no|sorry|okay|right|listen|look here)(, |... | - )(I meant|I mean|rather|I was wrong
     |that was wrong|I mixed it up|that has changed|it changed|forget that|not so|that's old|I have to correct that
@@ -350,7 +344,7 @@ CHANGE_LEADS = _lines(
     |is no longer true|does not hold any more)(: |, | - |. |, now )
     """
 )
-NAME_ASK = _lines(
+NAME_ASK = pattern_lines(
     """
     (what|and what|so what|what exactly) (is|was|would be) your (name|own name|full name|first name|proper name)(?
     | again?| please?|, please?|, assistant?|, my friend?)
@@ -366,7 +360,7 @@ NAME_ASK = _lines(
     |never heard) (your name|what you are called|how you are called)(.|, what is it?|, tell me.|. what is it?|)
     """
 )
-PERSONA = _lines(
+PERSONA = pattern_lines(
     """
     (you are|you're|you shall be|you will be|be|act as|play|pretend to be|behave like|talk like|chat as|work as
     |help as|reply as|respond as|pose as|stay) {name}(.|, the assistant.|, and nobody else.| today.| in this chat.
@@ -381,7 +375,7 @@ PERSONA = _lines(
     |the name of this assistant|your role here).
     """
 )
-REQUEST = _lines(
+REQUEST = pattern_lines(
     """
     (please|now|quickly|first|next|then|and|also|well,|ok,|hey,|so,|right,|today|right away,|for once|if you can,
     |when ready,|when you can,) {do}(.|, please.| for me.| now.| today.|, thanks.|, okay?|)
@@ -401,7 +395,7 @@ REQUEST = _lines(
     |, so please do it.|, help me.|)
     """
 )
-EXPLICIT = _lines(
+EXPLICIT = pattern_lines(
     """
     (with|using|having|taking|for|on|at|under|by) (the |a |)({p}) (of |= |equal to |being |set to |as |at |)({v})
     (and |where |so that |but |)(the |)({p}) (is|must be|has to be|will be|ought to be|equals|shall be|needs to be|=|:
@@ -411,19 +405,5 @@ EXPLICIT = _lines(
     |in the field) {p}
     ({p}: {v}|{p} {v}|{p} = {v}|the {p}, {v}|{p}, that is {v}|{v} being the {p}|{v} is the {p}|whose {p} equals {v}
     |{p} -> {v}|"{v}" as {p})
-    """
-)
-# what another assistant may have said after the user told something; the model never learns these
-ACKS = _lines(
-    """
-    (okay|ok|sure|alright|all right|fine|got it|noted|thanks|thank you|great|good|nice|cool|right|I see|understood
-    |lovely|perfect|of course|no problem|great stuff)(!|.|, thanks.|, thank you.|, I will remember that.
-    |, I'll keep that in mind.|, good to know.|, noted.|, I wrote it down.|, that is clear.|, go on.)
-    (that|it|this) (sounds|is|seems|looks) (good|nice|fine|lovely|great|interesting|clear|useful|fun|like a good idea
-    |very nice|like a plan)(!|.|, thanks.|. Tell me more.)
-    (I will|I'll|I can|let me) (remember that|keep that in mind|make a note|write it down|keep it|hold on to that
-    |not forget that|save that for you)(.|!|, thank you.|. What else?)
-    (how nice|how lovely|good to know|nice to hear|glad to hear that|what a nice thing|very well|as you wish
-    |anything else|what else|go on|tell me more)(.|!|?)
     """
 )

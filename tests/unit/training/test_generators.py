@@ -12,6 +12,8 @@ from training.cases import call_case, change_case, recall_case, unknown_case
 from training.dialogues import conversation
 from training.phrases import grammar as G
 from training.phrases import held_out as H
+from training.phrases import smalltalk as T
+from training.phrases import talk_grammar as TG
 from training.phrases import tool_texts as TT
 from training.source import SYLLABLES_HELD_OUT, Source
 
@@ -36,6 +38,11 @@ def test_evaluation_questions_are_made_of_kept_phrasings() -> None:
         for case in (recall_case(i, 256, count), unknown_case(i), change_case(i)):
             assert H.is_kept(case.messages[-1].content), case.messages[-1].content
         assert H.is_kept(call_case(i).messages[-1].content)
+
+
+def test_whole_conversations_of_the_evaluation_can_be_drawn() -> None:
+    for seed in range(800_000_000, 800_000_200):
+        assert len(conversation(seed, 1500, held_out=True).messages) > 4
 
 
 def test_ways_to_say_arguments_are_disjoint() -> None:
@@ -90,8 +97,23 @@ def test_what_a_call_holds_stands_in_the_talk_before_it() -> None:
 
 def test_patterns_have_balanced_choices() -> None:
     s = Source(5)
-    tables = (G.NOUN_TELL, G.NOUN_ASK, G.KIN_TELL, G.KIN_ASK, G.NAME_ASK, G.PERSONA, G.REQUEST, G.EXPLICIT, G.ACKS)
+    tables = (
+        G.NOUN_TELL,
+        G.NOUN_ASK,
+        G.KIN_TELL,
+        G.KIN_ASK,
+        G.NAME_ASK,
+        G.PERSONA,
+        G.REQUEST,
+        G.EXPLICIT,
+        TG.ACKS,
+        *(patterns for patterns, _ in TG.TALK),
+    )
     slots = [patterns for pair in G.SLOTS.values() for patterns in pair]
     for pattern in (p for table in (*tables, *slots) for p in table):
         for _ in range(5):
             assert not re.search(r"[|()]", s.expand(pattern).replace("({p}", "")), pattern
+
+
+def test_small_talk_has_one_answer_an_intent() -> None:
+    assert {answer for _, answer in TG.TALK} <= {answer for _, answer in T.TALK}
