@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ninfer.kernels.linear import DenseWeight, add_linear_, can_pack, linear, reference
+from ninfer.kernels.linear import DenseWeight, add_linear_, can_pack, dense, linear, reference
 
 SIZES = [(1, 7, 5), (1, 64, 33), (3, 33, 17), (8, 5, 64), (21, 19, 1), (1, 300, 260), (3, 300, 260)]
 CASES = [(torch.float64, 1e-12), (torch.float32, 5e-5), (torch.bfloat16, 3e-2)]
@@ -58,6 +58,20 @@ def test_a_packed_row_has_the_same_bits_in_every_batch() -> None:
     whole = linear(x, weight)
     for start, stop in ((0, 1), (3, 5), (7, 15), (20, 36), (50, 99)):
         assert torch.equal(linear(x[start:stop], weight), whole[start:stop])
+
+
+def test_a_large_weight_is_packed_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = torch.randn(123, 77, generator=torch.Generator().manual_seed(0))
+    x = torch.randn(5, 77, generator=torch.Generator().manual_seed(1))
+    results = []
+    for block in (1 << 24, 40 * 77, 5):
+        monkeypatch.setattr(dense, "_BLOCK_ELEMENTS", block)
+        weight = DenseWeight(123, 77, torch.bfloat16)
+        weight.rows(0, 123).copy_(stored)
+        weight.pack()
+        results.append(linear(x, weight))
+    assert torch.equal(results[0], results[1])
+    assert torch.equal(results[0], results[2])
 
 
 def test_a_weight_that_fp16_cannot_hold_is_left_unpacked() -> None:

@@ -111,9 +111,12 @@ def test_rows_of_a_decode_batch_do_not_meet(name: str) -> None:
         near(after[row + 1], rig.memory.states.recurrent[row + 1], 1e-10)
 
 
-@pytest.mark.parametrize(("name", "bound"), [("dense_text", 0.08), ("moe_text", 0.2), ("dense_vision", 0.1)])
+@pytest.mark.parametrize(("name", "bound"), [("dense_text", 0.05), ("moe_text", 0.2), ("dense_vision", 0.03)])
 def test_bfloat16_stays_as_close_as_its_rounding(name: str, bound: float) -> None:
-    """Relative error of all logits; transformers in bfloat16 has 0.057 and 0.235 on the first two. State stays FP32."""
+    """Relative error of all logits: KV and conv columns are rounded, activations are not. State stays FP32.
+
+    For comparison: transformers in bfloat16 has 0.057 on dense_text and 0.235 on moe_text.
+    """
     rig = Rig(name, torch.bfloat16)
     logits = rig.model.logits(rig.prefill(0, len(rig.prompt), None, 1)).float()
     assert rig.memory.states.recurrent.dtype == torch.float32

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 
 _LARGEST_FP16 = 65504.0
+_BLOCK_ELEMENTS = 1 << 24
+"""Packing passes through FP32: larger weights are packed in blocks of output rows, so that little of it exists."""
 
 
 def can_pack() -> bool:
@@ -33,7 +35,7 @@ class DenseWeight:
             self._matrix = torch.empty(out_features, in_features, dtype=dtype).t()
         else:
             self._matrix = torch.empty(in_features, out_features, dtype=dtype)
-        self._packed: torch.ScriptObject | None = None
+        self._packed: tuple[torch.ScriptObject, ...] = ()
 
     def rows(self, start: int, stop: int) -> Tensor:
         """View [stop - start, in] of output rows, in the order of a checkpoint file; before `pack` only."""
@@ -41,23 +43,30 @@ class DenseWeight:
 
     def pack(self, *, keep_rows: bool = False) -> None:
         """Bring a filled weight into its fast order. `keep_rows`: somebody still reads the views `rows` gave."""
-        if self.dtype != torch.bfloat16 or not can_pack() or float(self._matrix.abs().max()) > _LARGEST_FP16:
+        if self.dtype != torch.bfloat16 or not can_pack() or not self._fits_fp16():
             return
-        self._packed = torch.ops.quantized.linear_prepack_fp16(self._matrix.t().float(), None)
+        blocks = self._matrix.t().split(max(_BLOCK_ELEMENTS // self.in_features, 1))
+        self._packed = tuple(torch.ops.quantized.linear_prepack_fp16(block.float(), None) for block in blocks)
         if not keep_rows:
             self._matrix = torch.empty(0, 0, dtype=self.dtype)
 
+    def _fits_fp16(self) -> bool:
+        low, high = self._matrix.aminmax()
+        return -_LARGEST_FP16 <= float(low) and float(high) <= _LARGEST_FP16
+
     def multiply(self, x: Tensor) -> Tensor:
         """x [N, in] -> a fresh [N, out] in x's dtype."""
-        if self._packed is not None:
-            result: Tensor = torch.ops.quantized.linear_dynamic_fp16(x, self._packed)
+        if len(self._packed) == 1:
+            result: Tensor = torch.ops.quantized.linear_dynamic_fp16(x, self._packed[0])
             return result
+        if self._packed:
+            return torch.cat([torch.ops.quantized.linear_dynamic_fp16(x, block) for block in self._packed], -1)
         if x.dtype == self.dtype:
             return torch.mm(x, self._matrix)
         return torch.mm(x.to(self.dtype), self._matrix).to(x.dtype)
 
     def multiply_add_(self, target: Tensor, x: Tensor) -> Tensor:
         """target [N, out] += x W^T."""
-        if self._packed is None and target.dtype == self.dtype:
+        if not self._packed and target.dtype == self.dtype:
             return target.addmm_(x, self._matrix)
         return target.add_(self.multiply(x))
