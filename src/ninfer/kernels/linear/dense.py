@@ -52,7 +52,7 @@ class DenseWeight:
 
     def _fits_fp16(self) -> bool:
         low, high = self._matrix.aminmax()
-        return -_LARGEST_FP16 <= float(low) and float(high) <= _LARGEST_FP16
+        return float(low) >= -_LARGEST_FP16 and float(high) <= _LARGEST_FP16
 
     def multiply(self, x: Tensor) -> Tensor:
         """x [N, in] -> a fresh [N, out] in x's dtype."""
