@@ -17,9 +17,10 @@ from test_program_machine import DICE, VOCAB, ProgramMachine
 from ninfer.base.ids import Handle
 from ninfer.base.outcome import Shortfall
 from ninfer.base.pools import Amounts, Pool
-from ninfer.ports.native import CaptureRequest, PointKind, Prompt, TransactionKind
+from ninfer.ports.native import CaptureRequest, DemoteAction, PointKind, Prompt, TransactionKind
 from ninfer.program.program import Program
 from ninfer.sim.device import SimDevice, SimFaults
+from ninfer.store.directory import KvDirectory
 
 IMAGE = 1024 * 1024
 POOLS = (Pool.STATE, Pool.MAIN_KV, Pool.MTP_KV)
@@ -168,6 +169,8 @@ class HostMachine(ProgramMachine):
         if self.program.transaction_open:
             return
         actions = self.program.list_demote_actions(pool)
+        if pool is not Pool.STATE:
+            self.check_groups(pool, actions)
         actions = [action for action in actions if point is None or point in action.points]
         if not actions:
             return
@@ -189,6 +192,28 @@ class HostMachine(ProgramMachine):
             assert not self.program.transaction_open
             assert outcome.freed[pool] > 0
 
+    def owners_of(self, pool: Pool, page: int) -> list[KvDirectory]:
+        """By search, not by count."""
+        return [d for d in self.program._stores.directories if page in list(d.tables[pool].entries)]
+
+    def check_groups(self, pool: Pool, actions: list[DemoteAction]) -> None:
+        """I1: every page that nobody writes or reads stands in exactly one action, with every point that needs it."""
+        directories = {directory.serial: directory for directory in self.program._stores.directories}
+        listed: list[int] = []
+        for action in actions:
+            assert action.pages is not None
+            pages = list(directories[action.pages.serial].tables[pool].entries)[action.pages.first : action.pages.stop]
+            listed += pages
+            assert action.frees[pool] == len(pages) > 0
+            deep = action.pages.first * 64
+            for page in pages:
+                needing = [p for d in self.owners_of(pool, page) for tokens, p in d.list_holders() if tokens > deep]
+                assert set(action.points) == set(needing)
+        known = {page for d in directories.values() for page in d.tables[pool].entries if page > 0}
+        readers = self.program._stores.pages[pool].readers
+        quiet = [page for page in known if not any(d.has_writer for d in self.owners_of(pool, page))]
+        assert sorted(listed) == sorted(page for page in quiet if not readers(page))
+
     @precondition(lambda self: self.requests and not self.program.transaction_open)
     @rule(dice=DICE)
     def pause(self, dice: Random) -> None:
@@ -199,11 +224,16 @@ class HostMachine(ProgramMachine):
         lane = dice.choice(ready)
         request = self.requests[lane]
         before = self.program.occupancy()
+        directory = self.program._sequences[request.sequence].directory
+        spots = [(pool, page) for pool, table in directory.tables.items() for page in table.entries]
+        unique = sum(len(self.owners_of(pool, page)) == 1 for pool, page in spots)
         snapshot = self.program.pause(request.sequence)
         if isinstance(snapshot, Shortfall):
             assert snapshot.pool is Pool.HOST
             assert self.program.occupancy() == before
             return
+        charged = before.free.host - self.program.occupancy().free.host
+        assert charged <= IMAGE + unique * 64 * 1024, "K2: something shared was copied"
         self.unseat(lane)
         self.add_point(request, snapshot, request.frontier, PointKind.SNAPSHOT)
         self.check_stale(request.sequence)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ninfer.base.ids import Handle, PageId, SlotId
 from ninfer.base.outcome import Shortfall
 from ninfer.base.pools import PAGE_TOKENS, ZERO, Amounts, Pool
 from ninfer.ports.device import HostTier
 from ninfer.ports.native import DemoteAction, Demoting, PageGroup, TransactionKind
-from ninfer.store.directory import KvDirectory
 from ninfer.store.stores import ContextStores
+from ninfer.store.tables import PageTable
 
-from .hosting import Leaving, PageSpot, land_saves, leave_device, list_owners, reserve_room, submit_saves
+from .hosting import Leaving, PageSpot, land_saves, leave_device, reserve_room, submit_saves
+from .releases import find_run
 from .transaction import ContextTransaction, Transactions
 
 GROUP_PAGES = 16
@@ -95,48 +98,57 @@ def _list_state_demotions(stores: ContextStores) -> list[DemoteAction]:
 
 
 def _list_page_demotions(stores: ContextStores, pool: Pool) -> list[DemoteAction]:
-    """Groups of pages with the same owners, none of which has a writer."""
+    """Groups of pages with the same owners, none of which has a writer; what several share is found once."""
     actions: list[DemoteAction] = []
     seen: set[int] = set()
     for directory in stores.directories:
-        if directory.has_writer:
-            continue
-        for first, stop in reversed(_list_runs(directory, pool)):
-            page = PageId(directory.tables[pool].entries[first])
-            if page in seen:
-                continue
-            seen.add(page)
-            owners = list_owners(stores, PageSpot(pool, first, page))
-            if len(owners) == stores.pages[pool].refs(page) and not any(owner.has_writer for owner in owners):
-                actions.append(_page_action(stores, pool, directory, owners, first, stop))
+        table = directory.tables[pool]
+        stop = 0 if directory.has_writer else len(table.entries)
+        while stop:
+            first, count = find_run(stores, table, stop)
+            owners = [directory]
+            if count > 1:
+                entry = table.entries[first]
+                if entry in seen:
+                    break
+                seen.add(entry)
+                owners = stores.directories.list_sharing(pool, first, entry)
+                if any(owner.has_writer for owner in owners):
+                    break  # whoever shares a page shares all before it
+            holders = sorted(holder for owner in owners for holder in owner.list_holders())
+            for group in _list_groups(table, first, stop):
+                actions.append(_page_action(stores, pool, PageGroup(directory.serial, *group), holders))
+            stop = first
     return actions
 
 
-def _list_runs(directory: KvDirectory, pool: Pool) -> list[tuple[int, int]]:
-    """Runs of at most GROUP_PAGES device pages with equally many owners: by nesting, the same ones."""
-    table = directory.tables[pool]
-    refs = [0 if page < 0 else table.pages.refs(page) for page in table.entries]
-    runs: list[tuple[int, int]] = []
-    first = 0
-    for index in range(1, len(refs) + 1):
-        if index == len(refs) or refs[index] != refs[first] or index - first == GROUP_PAGES:
-            if refs[first]:
-                runs.append((first, index))
-            first = index
-    return runs
+def _list_groups(table: PageTable, first: int, stop: int) -> Iterator[tuple[int, int]]:
+    """At most GROUP_PAGES adjoining device pages that nobody reads, the deepest first."""
+    if not table.host_pages and not table.pages.leased_cells:
+        yield from ((max(first, end - GROUP_PAGES), end) for end in range(stop, first, -GROUP_PAGES))
+        return
+    end = stop
+    for index in range(stop - 1, first - 2, -1):
+        page = table.entries[index] if index >= first else 0
+        movable = page > 0 and not table.pages.readers(page)
+        if not movable or end - index > GROUP_PAGES:
+            if index + 1 < end:
+                yield index + 1, end
+            end = index + 1 if movable else index
 
 
 def _page_action(
-    stores: ContextStores, pool: Pool, directory: KvDirectory, owners: list[KvDirectory], first: int, stop: int
+    stores: ContextStores, pool: Pool, group: PageGroup, holders: list[tuple[int, Handle]]
 ) -> DemoteAction:
-    holders = [point for owner in owners for tokens, point in owner.list_holders() if tokens > first * PAGE_TOKENS]
-    pages = directory.tables[pool].entries.view(first, stop)
-    unsaved = sum(stores.copies.find_host(pool, page) is None for page in pages)
+    count = unsaved = group.stop - group.first
+    if stores.copies.replicas:
+        pages = stores.directories[group.serial].tables[pool].entries.view(group.first, group.stop)
+        unsaved = sum(stores.copies.find_host(pool, page) is None for page in pages)
     return DemoteAction(
         pool=pool,
-        points=tuple(sorted(holders)),
-        frees=Amounts.of({pool: stop - first}),
+        points=tuple(point for tokens, point in holders if tokens > group.first * PAGE_TOKENS),
+        frees=Amounts.of({pool: count}),
         moved_bytes=unsaved * stores.copies.block_bytes(pool),
-        pages=PageGroup(directory.serial, first, stop),
+        pages=group,
         epoch=stores.epoch.value,
     )

@@ -29,7 +29,8 @@ class _Tail:
 
     def __init__(self, stores: ContextStores, pool: Pool, table: PageTable) -> None:
         self.stop = len(table.entries)
-        self.first = _find_first_sole(stores, table)
+        first, owners = find_run(stores, table, self.stop)
+        self.first = first if owners == 1 else self.stop
         self._pages: list[int] | None = None
         self._host_bytes: list[int] | None = None
         if table.pages.leased_cells or len(stores.arena):
@@ -177,21 +178,24 @@ class Releases:
         return self._stores.arena.refs(checkpoint.image) > 1
 
 
-def _find_first_sole(stores: ContextStores, table: PageTable) -> int:
-    """First index from which on the table is the one owner of every page: strides from the end, then bisection."""
+def find_run(stores: ContextStores, table: PageTable, stop: int) -> tuple[int, int]:
+    """First index of the run of pages that ends before `stop` and has equally many owners, and how many that is.
+
+    Whoever shares a page shares all before it, so owners only grow towards the front: strides back, then bisection.
+    """
     refs, readers = table.pages.list_counts()
     entries = table.entries.view()
-    sole = len(entries)
-    stride, low = 1, 0
-    while sole > low:
-        middle = max(sole - stride, low) if stride else (low + sole) // 2
+    first, low, stride, wanted = stop, 0, 1, 0
+    while first > low:
+        middle = max(first - stride, low) if stride else (low + first) // 2
         entry = entries[middle]
         owners = refs[entry] - readers[entry] if entry > 0 else _count_extent_owners(stores, entry)
-        if owners == 1:
-            sole, stride = middle, 2 * stride
+        wanted = wanted or owners
+        if owners == wanted:
+            first, stride = middle, 2 * stride
         else:
             low, stride = middle + 1, 0
-    return sole
+    return first, wanted
 
 
 def _count_extent_owners(stores: ContextStores, entry: int) -> int:

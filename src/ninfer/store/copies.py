@@ -120,6 +120,11 @@ class Copies:
         """Give up a safe duplicate; the device copy stays (I11). True: its bytes are free."""
         return self.arena.drop(self._replicas.pop((pool, cell)))
 
+    @property
+    def replicas(self) -> int:
+        """How many safe duplicates there are."""
+        return len(self._replicas)
+
     def list_replicas(self) -> list[tuple[Pool, int, Handle]]:
         """All safe duplicates, in order of pool and cell."""
         order = {pool: index for index, pool in enumerate(self._pools)}
