@@ -41,6 +41,7 @@ from ninfer.ports.sampling import SamplingParams
 
 BUNDLED = Path(__file__).resolve().parents[1] / "src" / "ninfer" / "bundled_model"
 LANES, CONTEXT, CHUNK = 8, 4096, 512
+SHORT = 100
 GREEDY = SamplingParams(temperature=0.0)
 
 
@@ -140,7 +141,7 @@ def measure(threads: int | None = None, dtype: str = "auto", model: Path | None 
 def measure_steps(device: CpuDevice) -> list[Row]:
     """Decode steps (forward and greedy draw) by batch and context; prefill."""
     lanes, rows = Lanes(device), []
-    for tokens in (100, 3000):
+    for tokens in (SHORT, 3000):
         for lane in range(LANES):
             lanes.prefill(lane, tokens)
         steps = {}
@@ -151,10 +152,12 @@ def measure_steps(device: CpuDevice) -> list[Row]:
                 lanes.sample(batch, GREEDY)
 
             steps[batch] = 1e3 * median_s(step)
-            goal = ("<= 3.5", steps[1] <= 3.5) if batch == 1 and tokens == 100 else ("", None)
+            goal = ("<= 3.5", steps[1] <= 3.5) if batch == 1 and tokens == SHORT else ("", None)
             rows.append(Row(f"decode step, batch {batch}, context {tokens}", steps[batch], "ms", *goal))
         ratio = steps[4] / steps[1]
-        rows.append(Row(f"batch 4 / batch 1, context {tokens}", ratio, "", "<= 1.7", ratio <= 1.7))
+        # Weights are read once a step, context once a row: only the former is shared.
+        goal = ("<= 1.7", ratio <= 1.7) if tokens == SHORT else ("", None)
+        rows.append(Row(f"batch 4 / batch 1, context {tokens}", ratio, "", *goal))
     for tokens in (512, 3000):
         speed = tokens / median_s(lambda count=tokens: lanes.prefill(0, count), 1.5)  # type: ignore[misc]
         rows.append(Row(f"prefill, {tokens} tokens", speed, "tokens/s", ">= 2,500", speed >= 2500))
