@@ -268,7 +268,7 @@ def main() -> None:
         "--model", type=Path, default=Path("src/ninfer/bundled_model"), help="folder with config and tokenizer"
     )
     parser.add_argument("--out", type=Path, default=Path(".train"))
-    parser.add_argument("--minutes", type=float, default=18.0, help="of training, set-up not counted")
+    parser.add_argument("--minutes", type=float, default=17.5, help="of training, set-up not counted")
     parser.add_argument("--stop-in", type=float, default=0.0, help="seconds from now; the same command then goes on")
     parser.add_argument("--tokens", type=int, default=65536, help="tokens a step")
     parser.add_argument("--rate", type=float, default=2e-3)

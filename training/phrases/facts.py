@@ -188,18 +188,14 @@ OPENERS = phrases(
     cool,
     lol
     haha
-    haha ok,
     ok so
     ok cool,
-    right so
     hmm ok
     yeah,
     yep.
     nah,
     oh ok.
     great stuff.
-    fair enough.
-    no worries.
     good to know.
     quick one:
     me again,

@@ -23,8 +23,8 @@ TALK: tuple[tuple[tuple[str, ...], str], ...] = (
     (
         pattern_lines(
             """
-            (hi|hey|heya|hello|heyy|hiya|yo|hallo|hey hey|oh hi|well hello)( there| you| again| my friend| friend
-            | everyone| bot| assistant|)(!|.|, anyone here?|, nice day|)
+            (hi|hey|heya|hello|hiya|yo|hallo|hey hey|oh hi|well hello)( there| you| again| my friend| friend| everyone
+            | bot| assistant|)(!|.|, anyone here?|, nice day|)
             """
         ),
         "Hello! How can I help you?",
@@ -32,9 +32,9 @@ TALK: tuple[tuple[tuple[str, ...], str], ...] = (
     (
         pattern_lines(
             """
-            (hi, |hey, |so, |and |heyy |hello, |ok, |)(how are you|how are things|how is it going|how's it going
-            |how's life|how do you feel|how have you been|how goes it|how was your day|you alright|all well
-            |how r u)( today| doing| these days| now| then| my friend|)(?|!|??|)
+            (hi, |hey, |so, |and |hello, |ok, |)(how are you|how are things|how is it going|how's it going|how's life
+            |how do you feel|how have you been|how goes it|how was your day|you alright|all well|how r u)( today
+            | doing| these days| now| then| my friend|)(?|!|??|)
             """
         ),
         "I am fine, thank you. How are you?",
@@ -62,9 +62,8 @@ TALK: tuple[tuple[tuple[str, ...], str], ...] = (
     (
         pattern_lines(
             """
-            (ok |well |anyway |right |)(good night|night night|nighty night|sleep tight|I'm off to bed|time for bed
-            |I gotta sleep|I need to sleep now|I am going to sleep|off to sleep)( now| then| my friend
-            |, see you tomorrow| lol|)(!|.|)
+            (ok |well |)(good night|sleep tight|I'm off to bed|time for bed|I should rest|off to dreamland)( now| then
+            | my friend|, see you tomorrow| lol|)(!|.|)
             """
         ),
         "Good night! Sleep well.",
@@ -72,9 +71,9 @@ TALK: tuple[tuple[tuple[str, ...], str], ...] = (
     (
         pattern_lines(
             """
-            (ugh |oh |man, |sigh, |well |)(I had a|it was a|what a|today was a|another|had a) (horrible|terrible|bad
-            |awful|sad|rough|rotten|lousy|dreadful|stressful) (day|week|morning|evening|night|time)( today| at work
-            | at school| again|)(.|!|...|)
+            (oh |man, |sigh, |well |)(I had a|it was a|what a|today was a|another) (terrible|bad|awful|sad|rough
+            |rotten|lousy|dreadful|stressful) (day|week|morning|evening|night|time)( today| at work| at school| again
+            |)(.|!|...|)
             (I am|I'm|im|I feel|feeling|I am feeling) (so |very |really |a bit |quite |)(sad|tired|sick|down|lonely
             |ill|stressed|upset|unhappy|worn out|exhausted|miserable|hurt)( today| now| again| lately|)(.|!|...|)
             """
@@ -110,9 +109,9 @@ TALK: tuple[tuple[tuple[str, ...], str], ...] = (
     (
         pattern_lines(
             """
-            (are you|r u|so you are|you are|aren't you) (a real person|a real human|a human being|just a bot
-            |just a program|only a machine|a chatbot|an assistant|some kind of robot|a computer program|made of code
-            |an AI model)( or what| really| then| actually|)(?|)
+            (are you|r u|so you are|you are|aren't you) (a human being|just a bot|just a program|only a machine
+            |a chatbot|an assistant|some kind of robot|a computer program|made of code|an AI model)( or what| really
+            | then| actually|)(?|)
             """
         ),
         "I am a small language model.",
@@ -120,10 +119,8 @@ TALK: tuple[tuple[tuple[str, ...], str], ...] = (
     (
         pattern_lines(
             """
-            (do|can|did|could) you (ever |also |really |)(get|feel|be|become) (hungry|tired|sad|cold|sleepy|bored
-            |angry|happy|old|lonely|thirsty|sick)(?| sometimes?| too?| at all?)
-            (do|can|did) you (like|eat|drink|enjoy|love|watch|play|want|own|have|need) (waffles|films|games|music|food
-            |a house|friends|sports|holidays|books|a car|coffee|money|sleep|pets)(?| too?| as well?| sometimes?)
+            (do|can|did) you (like|eat|drink|enjoy|love|watch|play|want|own|have|need) (films|games|music|food|a house
+            |friends|sports|holidays|books|a car|coffee|money|sleep|pets)(?| too?| as well?| sometimes?)
             """
         ),
         "I am a small language model, so I do not have that.",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +19,7 @@ from training.phrases import talk_grammar as TG
 from training.phrases import tool_texts as TT
 from training.source import SYLLABLES_HELD_OUT, Source
 
+TRAINING = Path(__file__).resolve().parents[3] / "training"
 MARKER = re.compile(r"\{\w+\}")
 
 
@@ -117,3 +120,19 @@ def test_patterns_have_balanced_choices() -> None:
 
 def test_small_talk_has_one_answer_an_intent() -> None:
     assert {answer for _, answer in TG.TALK} <= {answer for _, answer in T.TALK}
+
+
+def test_no_pattern_of_small_talk_writes_a_free_question() -> None:
+    """The forty questions stay questions that training has not seen, as far as whole sentences go."""
+    choice = re.compile(r"([.?!*+])")
+    patterns = [re.compile(choice.sub(r"\\\1", p).lower()) for patterns, _ in TG.TALK for p in patterns]
+    typed = [
+        part.strip().lower()
+        for line in (TRAINING / "free_questions.jsonl").read_text().splitlines()
+        for message in json.loads(line)["messages"][-1:]  # the one that is to be answered
+        if message["role"] == "user"
+        for part in (message["content"], *re.split(r"[.!?,] ", message["content"]))
+    ]
+    alike = [text for text in typed if len(text.split()) > 3 and any(p.fullmatch(text) for p in patterns)]
+    assert any(p.fullmatch("i had a terrible day at work.") for p in patterns)
+    assert not alike
