@@ -27,7 +27,7 @@ COPIED = ("src", "tests/machines")
 SEED_STEPS = ((0, 16), (16, 80))
 """First seed and count: most faults show in the first few worlds."""
 CLEAN_SEEDS = 24
-TIMEOUT_S = 240
+TIMEOUT_S = 600
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def make_copy(target: Path) -> Path:
 def judge(patch: Path, copy: Path) -> Verdict:
     """Apply one patch to a fresh copy and look for its fault."""
     make_copy(copy)
-    applied = _run(["patch", "-p1", "--forward", "--fuzz=1", "-i", str(patch)], copy, timeout_s=60)
+    applied = _run(["patch", "-p1", "--forward", "--fuzz=2", "-i", str(patch)], copy, timeout_s=60)
     if applied.returncode != 0:
         return Verdict(patch.stem, None, "the patch does not apply")
     found = find_failure(copy, SEED_STEPS)
