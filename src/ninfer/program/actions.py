@@ -75,8 +75,10 @@ def _list_page_actions(stores: ContextStores, releases: Releases, pool: Pool) ->
     for directory in barren:
         for shared in stores.pages if pool is Pool.HOST else (pool,):
             entries = directory.tables[shared].entries
-            last = (shared, len(entries) - 1, entries[len(entries) - 1])
-            if last not in asked:
+            page = entries[len(entries) - 1]
+            last = (shared, len(entries) - 1, page)
+            on_host = page < 0 or stores.copies.find_host(shared, page) is not None
+            if last not in asked and (on_host or pool is not Pool.HOST):
                 asked.add(last)
                 actions += _joint_actions(stores, releases, *last, wanted=pool)
     return actions

@@ -100,24 +100,28 @@ def _list_state_demotions(stores: ContextStores) -> list[DemoteAction]:
 def _list_page_demotions(stores: ContextStores, pool: Pool) -> list[DemoteAction]:
     """Groups of pages with the same owners, none of which has a writer; what several share is found once."""
     actions: list[DemoteAction] = []
-    seen: set[int] = set()
+    seen: set[int] = set()  # first pages of shared runs, and, so that they need not be searched for, last ones
+    ends: set[int] = set()
+    amounts = [Amounts.of({pool: count}) for count in range(GROUP_PAGES + 1)]
     for directory in stores.directories:
         table = directory.tables[pool]
         stop = 0 if directory.has_writer else len(table.entries)
-        while stop:
+        while stop and table.entries[stop - 1] not in ends:
             first, count = find_run(stores, table, stop)
             owners = [directory]
             if count > 1:
                 entry = table.entries[first]
+                ends.add(table.entries[stop - 1])
                 if entry in seen:
                     break
                 seen.add(entry)
                 owners = stores.directories.list_sharing(pool, first, entry)
                 if any(owner.has_writer for owner in owners):
                     break  # whoever shares a page shares all before it
-            holders = sorted(holder for owner in owners for holder in owner.list_holders())
+            holders = [holder for owner in owners for holder in owner.list_holders()]
             for group in _list_groups(table, first, stop):
-                actions.append(_page_action(stores, pool, PageGroup(directory.serial, *group), holders))
+                frees = amounts[group[1] - group[0]]
+                actions.append(_page_action(stores, pool, PageGroup(directory.serial, *group), holders, frees))
             stop = first
     return actions
 
@@ -138,16 +142,16 @@ def _list_groups(table: PageTable, first: int, stop: int) -> Iterator[tuple[int,
 
 
 def _page_action(
-    stores: ContextStores, pool: Pool, group: PageGroup, holders: list[tuple[int, Handle]]
+    stores: ContextStores, pool: Pool, group: PageGroup, holders: list[tuple[int, Handle]], frees: Amounts
 ) -> DemoteAction:
-    count = unsaved = group.stop - group.first
+    unsaved = group.stop - group.first
     if stores.copies.replicas:
         pages = stores.directories[group.serial].tables[pool].entries.view(group.first, group.stop)
         unsaved = sum(stores.copies.find_host(pool, page) is None for page in pages)
     return DemoteAction(
         pool=pool,
         points=tuple(point for tokens, point in holders if tokens > group.first * PAGE_TOKENS),
-        frees=Amounts.of({pool: count}),
+        frees=frees,
         moved_bytes=unsaved * stores.copies.block_bytes(pool),
         pages=group,
         epoch=stores.epoch.value,
