@@ -1,4 +1,4 @@
-# Every target does its own set-up in .venv. Needs make and Python >= 3.11, nothing else.
+# Every target does its own set-up in .venv. Needs make and Python 3.11 to 3.13, nothing else.
 PYTHON ?= python3
 SEED ?= 1
 N ?= 300
@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q install -c constraints.txt
 ARGS ?=
 
-.PHONY: help demo test check fix bench sim mutants conformance clean
+.PHONY: help demo test check fix bench sim mutants clean
 
 help:
 	@echo "make demo [SEED=n]  serve the bundled model and hold checked conversations through it"
@@ -21,7 +21,7 @@ help:
 
 # torch first: a later requirement then finds it in place and brings no other build of it.
 $(VENV)/base.stamp: pyproject.toml constraints.txt
-	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed")'
+	$(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_info < (3, 14) else "Python 3.11 to 3.13 is needed (make PYTHON=...)")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) torch
 	$(PIP) -e ".[demo]"

@@ -52,7 +52,9 @@ def main() -> int:
     seed = parser.parse_args().seed
     console = Console(width=110, highlight=False)
     answers: list[Answer] = []
-    with running_server() as url:
+    # Twelve slots hold both restore points of every conversation here. With the default of four, the conversations
+    # that take turns would push each other out, and a turn would begin anew.
+    with running_server("--device-state-slots", "12") as url:
         console.print(f"server: {url}, bundled model on the CPU; seed {seed}\n")
         for answer in play_all(url, seed):
             answers.append(answer)
