@@ -157,7 +157,7 @@ CHAT_ERRORS: dict[str, tuple[dict[str, Any], str, str]] = {
     "stream a string": ({"stream": "yes"}, "stream", TYPE),
     "stream_options a list": ({"stream_options": []}, "stream_options", TYPE),
     "include_usage a string": ({"stream_options": {"include_usage": "no"}}, "stream_options.include_usage", TYPE),
-    "unknown template switch": ({"chat_template_kwargs": {"colour": 1}}, "chat_template_kwargs", TYPE),
+    "unknown template switch": ({"chat_template_kwargs": {"colour": 1}}, "chat_template_kwargs.colour", NOT_BUILT),
     "thinking a string": ({"enable_thinking": "on"}, "enable_thinking", TYPE),
     "unknown effort": ({"reasoning_effort": "heroic"}, "reasoning_effort", VALUE),
     "model a number": ({"model": 5}, "model", TYPE),
@@ -438,10 +438,32 @@ def test_an_unknown_model_is_not_found(api: Api, model: str) -> None:
 def test_unknown_routes_and_methods_have_error_bodies(api: Api) -> None:
     check_error(api.get("/v1/nothing"), 404, None, "not_found")
     check_error(api.post("/", {}), 404, None, "not_found")
+    for path, meant in (("/chat/completions", CHAT), ("/v1/v1/completions", TEXT), (CHAT + "/", CHAT)):
+        answer = api.post(path, {})
+        check_error(answer, 404, None, "not_found")
+        assert answer.json()["error"]["message"] == f"There is no route {path}. Did you mean {meant}?"
+    assert api.get("/v1/nothing").json()["error"]["message"] == "There is no route /v1/nothing."
     for method, path in (("GET", CHAT), ("DELETE", "/v1/models"), ("PUT", TEXT), ("POST", "/health")):
         answer = api.request(method, path)
         check_error(answer, 405, None, "method_not_allowed")
         assert answer.headers["allow"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"temperature": "0"}, "temperature must be a number."),
+        ({"seed": 1.5}, "seed must be a whole number."),
+        ({"stop": 5}, "stop must be a string or a list."),
+        ({"stream": 5}, "stream must be true or false."),
+        ({"tool_choice": 3}, "tool_choice must be a string or an object."),
+        ({"messages": ["hi"]}, "messages[0] must be an object."),
+        ({"messages": [{"content": "hi"}]}, "messages[0].role is missing."),
+        ({"logit_bias": {"5": "a"}}, "Every value of logit_bias must be a number."),
+    ],
+)
+def test_a_wrong_type_is_said_in_plain_words(api: Api, fields: dict[str, Any], message: str) -> None:
+    assert api.post(CHAT, {"messages": USER, **fields}).json()["error"]["message"] == message
 
 
 def test_huge_counts_cost_neither_time_nor_memory(api: Api) -> None:

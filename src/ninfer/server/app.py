@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from starlette.exceptions import HTTPException
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ninfer.server.auth import KeyRing
 from ninfer.server.cors import CorsPolicy
+from ninfer.server.errors import ApiError
 from ninfer.server.gate import Gate, find_record
 from ninfer.server.journal import Journal
 from ninfer.server.openai_chat import prepare_chat
@@ -21,6 +21,8 @@ CHAT_PATH = "/v1/chat/completions"
 COMPLETIONS_PATH = "/v1/completions"
 MODELS_PATH = "/v1/models"
 HEALTH_PATH = "/health"
+_PATHS = frozenset({CHAT_PATH, COMPLETIONS_PATH, MODELS_PATH, HEALTH_PATH})
+_SHOWN_CHARACTERS = 200
 
 
 def build_app(service: Service, journal: Journal) -> ASGIApp:
@@ -47,8 +49,21 @@ def build_app(service: Service, journal: Journal) -> ASGIApp:
 
 
 async def _refuse_unknown_path(scope: Scope, receive: Receive, send: Send) -> None:
-    del scope, receive, send
-    raise HTTPException(status_code=404)
+    del receive, send
+    path: str = scope["path"]
+    shown = path if len(path) <= _SHOWN_CHARACTERS else path[:_SHOWN_CHARACTERS] + "..."
+    meant = _find_meant_path(path)
+    hint = f" Did you mean {meant}?" if meant is not None else ""
+    raise ApiError(404, f"There is no route {shown}.{hint}", code="not_found")
+
+
+def _find_meant_path(path: str) -> str | None:
+    """The route of a client whose base URL lacks `/v1`, has it twice, or that adds a slash."""
+    bare = path.rstrip("/")
+    for candidate in (bare, "/v1" + bare, bare.removeprefix("/v1")):
+        if candidate in _PATHS:
+            return candidate
+    return None
 
 
 class HealthRoute:

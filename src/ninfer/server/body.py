@@ -14,7 +14,7 @@ import msgspec
 from starlette.types import Receive, Scope
 
 from ninfer.base.clock import Clock
-from ninfer.server.errors import ApiError, invalid
+from ninfer.server.errors import ApiError, invalid, unsupported
 from ninfer.server.wire import find_header
 
 SLOWEST_BYTES_PER_S = 64 * 1024
@@ -31,6 +31,18 @@ _SURROGATES = re.compile(
     rb"|\\."  # any other escape, so that an escaped backslash never starts one
 )
 _MAY_HOLD_SURROGATES = re.compile(rb"\\u[dD][89a-fA-F]")
+_UNKNOWN = re.compile(r"Object contains unknown field `(?P<name>.*)`", re.DOTALL)
+_WRONG_TYPE = re.compile(r"Expected `(?P<types>[a-z |]+)`")
+_TYPE_WORDS = {
+    "float": "a number",
+    "int": "a whole number",
+    "str": "a string",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "an object",
+}
+"""The decoder's type names in the words of a person who writes JSON."""
+_SHOWN_CHARACTERS = 200
 _PATH = re.compile(r"^(?P<rule>.*?)(?: - at `(?P<path>[^`]*)`)?$", re.DOTALL)
 
 
@@ -119,8 +131,21 @@ def _field_error(text: str, prefix: str = "") -> ApiError:
     missing = re.search(r"missing required field `([^`]*)`", rule)
     if missing:
         path = f"{path}.{missing[1]}" if path else missing[1]
-    message = f"{path}: {rule}" if path else rule
-    return invalid(message, param=path or None, code="missing_field" if missing else "invalid_type")
+        return invalid(f"{path} is missing.", param=path, code="missing_field")
+    unknown = _UNKNOWN.match(rule)
+    if unknown:
+        path = f"{path}.{unknown['name'][:_SHOWN_CHARACTERS]}"
+        return unsupported(path, f"{path} is not supported by this server.")
+    field = path.removesuffix("[...]")  # a value of an object with free keys: the decoder does not say which
+    subject = f"Every value of {field}" if field != path else field or "The body"
+    wrong = _WRONG_TYPE.match(rule)
+    rule = f"must be {_say_types(wrong['types'])}" if wrong else f"is wrong: {rule}"
+    return invalid(f"{subject} {rule}.", param=field or None, code="invalid_type")
+
+
+def _say_types(types: str) -> str:
+    words = [_TYPE_WORDS[name] for name in types.split(" | ") if name != "null"]
+    return f"{', '.join(words[:-1])} or {words[-1]}" if len(words) > 1 else words[0]
 
 
 def check_depth(value: object, param: str) -> None:

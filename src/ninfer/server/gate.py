@@ -152,9 +152,7 @@ def _name_request(scope: Scope) -> str:
 
 
 def _find_route_error(error: HTTPException, scope: Scope) -> ApiError:
-    """404 and 405 of the router, in our form."""
-    if error.status_code == 404:
-        return ApiError(404, "There is no such route.", code="not_found")
+    """The router's own refusal, 405, in our form."""
     if error.status_code == 405:
         allow = tuple((name.lower().encode(), value.encode()) for name, value in (error.headers or {}).items())
         message = f"This route does not answer {scope['method']}."

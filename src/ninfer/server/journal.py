@@ -11,7 +11,7 @@ from typing import IO, Protocol
 
 import msgspec
 
-from ninfer.ports.output import GenerationStart, Timings, Usage
+from ninfer.ports.output import GenerationStart, LossReport, Timings, Usage
 
 
 @dataclass(slots=True)
@@ -54,7 +54,7 @@ class RequestRecord:
         self.path = start.restore_path.value
         self.deepest_token_match = start.loss.deepest_token_match
         self.deepest_point = start.loss.deepest_point
-        self.loss = start.loss.reason or None
+        self.loss = "none" if _is_full_hit(start.loss) else start.loss.reason or None
 
     def note_end(self, usage: Usage, timings: Timings) -> None:
         """The request has ended; for one that was cancelled, this is what was really computed."""
@@ -116,6 +116,12 @@ class ManyJournals:
     def write(self, record: RequestRecord) -> None:
         for journal in self._journals:
             journal.write(record)
+
+
+def _is_full_hit(loss: LossReport) -> bool:
+    """Nothing that was known was computed again: the last token a request generates is never fed, so a point may end
+    one token before the match."""
+    return 0 < loss.chosen_point >= loss.deepest_token_match - 1
 
 
 def _short(value: str | int | float | bool) -> str:
