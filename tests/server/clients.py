@@ -162,7 +162,10 @@ class LiveServer:
         if opened:
             self.service.open(engine)
         self.journal = MemoryJournal()
-        self._server = DrainingServer(build_app(self.service, self.journal), self.service, failed_linger_s=0.3)
+        self.drains: list[int] = []
+        self._server = DrainingServer(
+            build_app(self.service, self.journal), self.service, failed_linger_s=0.3, on_drain_signal=self.drains.append
+        )
         self._listening = threading.Event()
         self._thread = threading.Thread(target=self._run)
 
@@ -183,7 +186,7 @@ class LiveServer:
 
     def drain(self) -> None:
         """What SIGTERM does."""
-        self._loop.call_soon_threadsafe(self._server.start_drain)
+        self._loop.call_soon_threadsafe(self._server.take_signal)
 
     def __exit__(self, *_: object) -> None:
         self._server.should_exit = self._server.force_exit = True

@@ -260,6 +260,7 @@ def test_a_drain_lets_requests_end_and_refuses_new_ones(quick: LiveServer, engin
         answer = read_until(running, b"[DONE]")
         assert b"last words" in answer
     assert quick.join(5.0)
+    assert quick.drains == [1], "the signal told how many requests were in flight"
 
 
 def test_a_drain_ends_what_takes_too_long(quick: LiveServer, engine: ScriptedEngine) -> None:

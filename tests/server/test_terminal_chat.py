@@ -70,7 +70,7 @@ def test_thinking_is_shown_apart(
     out, err = capsys.readouterr()
     assert out == "Yes.\n"
     plain = err.replace("\x1b[2m", "").replace("\x1b[0m", "")
-    assert "Because." in plain
+    assert plain.splitlines()[-2] == "Because.", "reasoning ends its own line"
     assert engine.requests[-1].plan.opens_thinking
     assert conversation.turns[-1].reasoning_content == "Because."
     obey(conversation, "/think sideways")
@@ -110,6 +110,21 @@ def test_a_failed_answer_is_said_and_not_kept(
     conversation.ask("Hello?")
     assert "the answer failed: it broke" in capsys.readouterr().err
     assert conversation.turns == ()
+    assert conversation.turns == ()
+    gate = threading.Event()
+    engine.script = Script(gate=gate)
+    watcher = threading.Thread(
+        target=lambda: _interrupt_when(
+            lambda: len(engine.requests) == 2 and engine.requests[1].publication.computed_tokens > 0
+        )
+    )
+    watcher.start()
+    conversation.ask("Stopped before a word?")
+    watcher.join()
+    err = capsys.readouterr().err
+    assert "stopped before the first token" in err
+    assert "tokens/s" not in err
+    assert "the question was dropped" in err
     conversation.ask("word " * 3000)
     assert "fills the context" in capsys.readouterr().err
     assert conversation.turns == ()

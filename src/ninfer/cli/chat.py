@@ -116,6 +116,10 @@ class Answer:
     content: list[str] = field(default_factory=list)
     reasoning: list[str] = field(default_factory=list)
 
+    @property
+    def is_empty(self) -> bool:
+        return not self.content and not self.reasoning
+
     def as_message(self) -> Message:
         """As it stands in the history, so that the next turn finds the same tokens again."""
         reasoning = "".join(self.reasoning) if self.reasoning else None
@@ -144,6 +148,7 @@ class Conversation:
         self._turns.append(Message(Role.USER, text))
         if not self._answer():
             self._turns.pop()
+            _say("the question was dropped")
 
     def undo(self) -> None:
         """Forget the last question and its answer."""
@@ -151,7 +156,8 @@ class Conversation:
             _say("there is nothing to undo")
             return
         del self._turns[-2:]
-        _say(f"{len(self._turns) // 2} exchanges are left")
+        left = len(self._turns) // 2
+        _say("1 exchange is left" if left == 1 else f"{left or 'no'} exchanges are left")
 
     def regenerate(self) -> None:
         """Answer the last question again; the old answer stays when that fails."""
@@ -161,6 +167,7 @@ class Conversation:
         old = self._turns.pop()
         if not self._answer():
             self._turns.append(old)
+            _say("the old answer stays")
 
     def set_system(self, text: str) -> None:
         """Replace or remove the system prompt."""
@@ -205,10 +212,11 @@ class Conversation:
                     raise event.error
                 case Finished():
                     _show(parser.finish(event.reason is not FinishReason.STOP), answer)
-                    _end_line(event, path)
+                    _end_text(answer)
+                    _say(f"[{_sum_up(event, path)}]")
                 case _:
                     continue
-        if not answer.content and not answer.reasoning:
+        if answer.is_empty:
             return False
         self._turns.append(answer.as_message())
         return True
@@ -221,21 +229,38 @@ def _show(events: list[ChannelEvent], answer: Answer) -> None:
                 answer.reasoning.append(event.text)
                 click.echo(click.style(event.text, dim=True), nl=False, err=True)
             case ContentDelta():
+                if answer.reasoning and not answer.content:
+                    click.echo(err=True)  # ends the line of the reasoning
                 answer.content.append(event.text)
                 click.echo(event.text, nl=False)
             case ToolCall():  # no tool is declared here
                 continue
 
 
-def _end_line(event: Finished, path: str) -> None:
-    """One line on the figures of the answer."""
+def _end_text(answer: Answer) -> None:
+    """End the line that is open: on stderr after reasoning alone, else on stdout."""
+    if not answer.is_empty:
+        click.echo(err=not answer.content)
+
+
+def _sum_up(event: Finished, path: str) -> str:
+    """The figures of the answer, as far as there are any."""
     usage, timings = event.usage, event.timings
-    click.echo()
-    rate = (usage.completion_tokens - 1) / timings.decode_s if timings.decode_s > 0 else 0.0
     reused = f"{usage.cached_tokens} of {usage.prompt_tokens} prompt tokens reused ({path})"
-    speed = f"first token {timings.ttft_s * 1000:.0f} ms, {usage.completion_tokens} tokens, {rate:.0f} tokens/s"
-    ends = {FinishReason.STOP: "", FinishReason.LENGTH: ", cut by its budget", FinishReason.CANCELLED: ", stopped"}
-    _say(f"[{reused}; {speed}{ends[event.reason]}]")
+    if not usage.completion_tokens:
+        return f"{reused}; stopped before the first token, {timings.computed_prompt_tokens} prompt tokens computed"
+    count = "1 token" if usage.completion_tokens == 1 else f"{usage.completion_tokens} tokens"
+    parts = [f"first token {timings.ttft_s * 1000:.0f} ms", count]
+    if usage.completion_tokens > 1 and timings.decode_s > 0:
+        parts.append(f"{(usage.completion_tokens - 1) / timings.decode_s:.0f} tokens/s")
+    match event.reason:
+        case FinishReason.STOP:
+            pass
+        case FinishReason.LENGTH:
+            parts.append("cut by its budget")
+        case FinishReason.CANCELLED:
+            parts.append("stopped")
+    return f"{reused}; {', '.join(parts)}"
 
 
 def _say(text: str) -> None:

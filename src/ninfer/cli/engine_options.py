@@ -62,8 +62,14 @@ def model_argument(command: _Command) -> _Command:
 
 
 _ENGINE_OPTIONS = (
-    env_option("--max-context", type=click.IntRange(min=16), help="Tokens of one request, prompt and output together."),
-    env_option("--kv-capacity", type=TokensOrAuto(), default="auto", help="Tokens of the KV pool, or auto."),
+    env_option(
+        "--max-context",
+        type=click.IntRange(min=16),
+        help="Tokens of one request, prompt and output together. [default: the model's limit]",
+    ),
+    env_option(
+        "--kv-capacity", type=TokensOrAuto(), default="auto", show_default=True, help="Tokens of the KV pool, or auto."
+    ),
     env_option(
         "--max-concurrency",
         type=click.IntRange(1, MAX_LANES),
@@ -77,9 +83,19 @@ _ENGINE_OPTIONS = (
         help="State slots for remembered conversations, beyond one a lane. [default: as many as lanes]",
     ),
     env_option(
-        "--host-capacity-bytes", type=ByteCount(), default=0, show_default=True, help="Host memory for saved states."
+        "--host-capacity-bytes",
+        type=ByteCount(),
+        default=0,
+        show_default=True,
+        help="Host memory for saved states; not built yet.",
     ),
-    env_option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True, help="Where to run."),
+    env_option(
+        "--device",
+        type=click.Choice(["cpu", "cuda"]),
+        default="cpu",
+        show_default=True,
+        help="Where to run; cuda is not built yet.",
+    ),
     env_option(
         "--dtype",
         type=click.Choice(["auto", "bfloat16", "float32", "float64"]),

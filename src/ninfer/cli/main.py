@@ -13,7 +13,8 @@ from typing import Any
 
 import click
 
-from ninfer.base.errors import NInferError
+from ninfer.base.errors import BadInput, NInferError
+from ninfer.cli.spelling import spell_options
 
 _COMMANDS: dict[str, tuple[str, str]] = {
     "serve": ("ninfer.cli.serve", "Serve a model over HTTP (OpenAI API)."),
@@ -67,13 +68,18 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return _complain("assertions guard the engine's state: run Python without -O")
     try:
         result: Any = cli.main(args=arguments, prog_name="ninfer", standalone_mode=False)
-    except click.UsageError as error:
+    except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return EXIT_USAGE
+    except click.UsageError as error:
+        return _complain_of_usage(error)
     except click.ClickException as error:
         return _complain(error.format_message())
     except (click.Abort, KeyboardInterrupt):
+        click.echo("ninfer: interrupted", err=True)
         return EXIT_INTERRUPTED
+    except BadInput as error:
+        return _complain(spell_options(error))
     except NInferError as error:
         return _complain(str(error))
     except BrokenPipeError:
@@ -84,6 +90,15 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _complain(text: str) -> int:
-    line = " ".join(text.split())
-    click.echo(f"ninfer: error: {line}", err=True)
+    click.echo(f"ninfer: error: {_one_line(text)}", err=True)
     return EXIT_ERROR
+
+
+def _complain_of_usage(error: click.UsageError) -> int:
+    command = "ninfer" if error.ctx is None else error.ctx.command_path
+    click.echo(f"{command}: {_one_line(error.format_message()).removesuffix('.')} (see --help)", err=True)
+    return EXIT_USAGE
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

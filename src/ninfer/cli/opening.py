@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import click
 
+from ninfer.config.geometry import read_geometry
 from ninfer.config.options import EngineOptions
 from ninfer.engine.facade import Engine
 
@@ -18,6 +19,7 @@ def report_progress(text: str) -> None:
 
 def open_engine(options: EngineOptions, progress: Callable[[str], None]) -> Engine:
     """A running engine. Raises NInferError when the model or the options cannot be served."""
+    read_geometry(options.model_dir)  # of another family, or no model at all: said before any other file is missed
     progress(f"loading {options.model_dir}")
     from ninfer.build.assemble import assemble  # imports torch
 

@@ -7,12 +7,12 @@ import sys
 import threading
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import click
 
 from ninfer.base.clock import SystemClock
-from ninfer.base.errors import DeviceFailure
+from ninfer.base.errors import BadInput, DeviceFailure
 from ninfer.cli.engine_options import (
     ByteCount,
     engine_options,
@@ -21,6 +21,7 @@ from ninfer.cli.engine_options import (
     read_engine_options,
 )
 from ninfer.cli.opening import open_engine, report_progress
+from ninfer.config.geometry import read_geometry
 from ninfer.config.options import EngineOptions, ServerOptions
 from ninfer.config.secrets import read_api_keys
 
@@ -67,8 +68,10 @@ def command(**given: Any) -> int:
     Prints one line with the address on stderr once requests are served, then one line a request.
     """
     options = read_engine_options(given)
+    server_options = _read_server_options(given, options)
+    read_geometry(options.model_dir)  # before the port: a wrong path is said whether or not the port is free
     request_log: Path | None = given["request_log"]
-    return serve(options, _read_server_options(given, options), request_log)
+    return serve(options, server_options, request_log)
 
 
 def _read_server_options(given: dict[str, Any], engine: EngineOptions) -> ServerOptions:
@@ -102,15 +105,28 @@ def serve(options: EngineOptions, server_options: ServerOptions, request_log: Pa
 
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     with ExitStack() as stack:
-        bound = stack.enter_context(bind_socket(server_options.host, server_options.port))
-        service = Service(server_options, server_options.served_model_names, SystemClock())
         journals: list[Any] = [LineJournal()]
         if request_log is not None:
-            journals.append(JsonJournal(stack.enter_context(request_log.open("a", encoding="utf-8"))))
-        server = DrainingServer(build_app(service, ManyJournals(*journals)), service)
+            journals.append(JsonJournal(stack.enter_context(_open_log(request_log))))
+        bound = stack.enter_context(bind_socket(server_options.host, server_options.port))
+        service = Service(server_options, server_options.served_model_names, SystemClock())
+        app = build_app(service, ManyJournals(*journals))
+        server = DrainingServer(app, service, on_drain_signal=_report_drain)
         loading = _Loading(options, service, server, find_url(bound))
         uvloop.run(server.serve_on(bound, loading.start))
         return loading.finish()
+
+
+def _open_log(path: Path) -> IO[str]:
+    try:
+        return path.open("a", encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"--request-log: cannot write {path}: {error.strerror}", param="request_log") from None
+
+
+def _report_drain(live: int) -> None:
+    requests = "1 request" if live == 1 else f"{live or 'no'} requests"
+    click.echo(f"ninfer: draining, {requests} in flight; a second signal stops at once", err=True)
 
 
 class _Loading:

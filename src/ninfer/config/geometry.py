@@ -239,6 +239,8 @@ class ModelGeometry:
 
 def read_geometry(model_dir: Path) -> ModelGeometry:
     """Parse `config.json` of a model directory. Raises ModelFileError naming file and field."""
+    if not model_dir.is_dir():
+        raise ModelFileError(f"{model_dir} is not a directory")
     path = model_dir / "config.json"
     try:
         text = path.read_text(encoding="utf-8")

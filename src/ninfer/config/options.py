@@ -45,12 +45,17 @@ class EngineOptions:
     def __post_init__(self) -> None:
         _check(1 <= self.max_concurrency <= MAX_LANES, "max_concurrency", f"must be 1 to {MAX_LANES}")
         _check(self.max_context is None or self.max_context >= 16, "max_context", "must be at least 16 tokens")
-        _check(self.kv_capacity == "auto" or self.kv_capacity >= PAGE_TOKENS, "kv_capacity", "must be 'auto' or tokens")
+        enough = self.kv_capacity == "auto" or self.kv_capacity >= PAGE_TOKENS
+        _check(enough, "kv_capacity", f"must be 'auto' or at least {PAGE_TOKENS} tokens")
         slots = self.context_cache.device_state_slots
         _check(slots is None or slots >= 0, "context_cache.device_state_slots", "must not be negative")
         _check(self.context_cache.host_capacity_bytes >= 0, "context_cache.host_capacity_bytes", "must not be negative")
         chunk = self.prefill_chunk_tokens
-        _check(chunk >= PAGE_TOKENS and chunk % PAGE_TOKENS == 0, "prefill_chunk_tokens", "must be a multiple of 64")
+        _check(
+            chunk >= PAGE_TOKENS and chunk % PAGE_TOKENS == 0,
+            "prefill_chunk_tokens",
+            f"must be a multiple of {PAGE_TOKENS}",
+        )
         _check(self.max_queue >= 1, "max_queue", "must be at least 1")
         _check(self.queue_timeout_s > 0, "queue_timeout_s", "must be positive")
         _check(self.request_timeout_s > 0, "request_timeout_s", "must be positive")
@@ -82,7 +87,7 @@ class ServerOptions:
 
     def __post_init__(self) -> None:
         _check(0 <= self.port <= 65535, "port", "must be 0 to 65535")
-        _check(self.body_limit_bytes >= 1024, "body_limit_bytes", "must be at least 1024")
+        _check(self.body_limit_bytes >= 1024, "body_limit_bytes", "must be at least 1024 bytes")
         _check(0 < self.ping_interval_s <= 10, "ping_interval_s", "must be in (0, 10]")
 
 

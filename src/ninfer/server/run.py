@@ -61,7 +61,15 @@ class DrainingServer(uvicorn.Server):
     supervisor can start a fresh process (SCHED-09).
     """
 
-    def __init__(self, app: ASGIApp, service: Service, *, failed_linger_s: float = FAILED_LINGER_S) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        service: Service,
+        *,
+        failed_linger_s: float = FAILED_LINGER_S,
+        on_drain_signal: Callable[[int], None] | None = None,
+    ) -> None:
+        """`on_drain_signal`: told how many requests are in flight when a signal begins the drain."""
         config = uvicorn.Config(
             app,
             http=ServingProtocol,
@@ -80,6 +88,7 @@ class DrainingServer(uvicorn.Server):
         self._service = service
         self._failed_linger_s = failed_linger_s
         self._failed_since: float | None = None
+        self._on_drain_signal = on_drain_signal
         self._draining: asyncio.Task[None] | None = None
 
     @contextmanager
@@ -90,7 +99,7 @@ class DrainingServer(uvicorn.Server):
             return
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:
-            loop.add_signal_handler(number, self.start_drain)
+            loop.add_signal_handler(number, self.take_signal)
         try:
             yield
         finally:
@@ -107,6 +116,12 @@ class DrainingServer(uvicorn.Server):
         elif self._service.clock.now() - self._failed_since >= self._failed_linger_s:
             self.should_exit = True
         return await super().on_tick(counter)
+
+    def take_signal(self) -> None:
+        """On the event loop: somebody asked the process to end."""
+        if self._draining is None and self._on_drain_signal is not None:
+            self._on_drain_signal(self._service.count_live())
+        self.start_drain()
 
     def start_drain(self) -> None:
         """On the event loop: begin to drain; when draining already, end now."""

@@ -188,6 +188,10 @@ class Service:
         self._live.add(generation)
         return generation
 
+    def count_live(self) -> int:
+        """Requests in flight."""
+        return len(self._live)
+
     async def drain(self) -> None:
         """Refuse new requests, let those in flight end; after the drain timeout stop them (they are told why)."""
         if self._phase is Phase.READY:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from ninfer.base.errors import BadInput
 from ninfer.base.pools import Pool
 from ninfer.cli.engine_options import ByteCount, find_model_name
 from ninfer.cli.main import cli, run
+from ninfer.cli.spelling import FLAGS, spell_options
 from ninfer.config.geometry import read_geometry
 from ninfer.config.secrets import read_api_keys
 
@@ -103,7 +105,7 @@ def test_inspect_tells_geometry_bytes_and_plan(capsys: pytest.CaptureFixture[str
 def test_wrong_model_directories_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Bad input: incomplete, of another family, damaged; each names the file."""
     assert run(["inspect", str(tmp_path / "nowhere")]) == 1
-    assert "config.json" in error_line(capsys)
+    assert "nowhere is not a directory" in error_line(capsys)
     (tmp_path / "config.json").write_text('{"architectures": ["LlamaForCausalLM"]}')
     assert run(["inspect", str(tmp_path)]) == 1
     assert "architectures" in error_line(capsys)
@@ -111,9 +113,84 @@ def test_wrong_model_directories_are_one_line(tmp_path: Path, capsys: pytest.Cap
     assert run(["inspect", str(tmp_path)]) == 1
     assert "not valid JSON" in error_line(capsys)
     assert run(["inspect", str(DENSE), "--kv-capacity", "64"]) == 1
-    assert "kv_capacity" in error_line(capsys)
-    assert run(["inspect", str(DENSE), "--prefill-chunk", "100"]) == 1
-    assert "prefill_chunk" in error_line(capsys)
+    assert "--kv-capacity 64 (1 pages)" in error_line(capsys)
+
+
+@pytest.mark.parametrize("command", [["inspect"], ["chat"], ["generate", "--prompt", "x"], ["serve"]])
+def test_every_command_judges_the_directory_first_and_alike(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A missing directory in the same words; the architecture before any file that is missing; serve before its
+    port."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        more = ["--port", str(taken.getsockname()[1])] if command == ["serve"] else []
+        assert run([*command, str(tmp_path / "nowhere"), *more]) == 1
+        assert capsys.readouterr().err.splitlines()[-1] == f"ninfer: error: {tmp_path / 'nowhere'} is not a directory"
+        (tmp_path / "config.json").write_text('{"architectures": ["LlamaForCausalLM"]}')
+        assert run([*command, str(tmp_path), *more]) == 1
+        assert "architectures must be one of" in capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["inspect", "--kv-capacity", "10"], "--kv-capacity must be 'auto' or at least 64 tokens"),
+        (["inspect", "--prefill-chunk", "100"], "--prefill-chunk must be a multiple of 64"),
+        (["generate", "--prompt", "x", "--device", "cuda"], "--device cuda is not built yet"),
+        (
+            ["generate", "--prompt", "x", "--host-capacity-bytes", "1k"],
+            "--host-capacity-bytes: a host memory tier is not built yet",
+        ),
+        (["serve", "--body-limit", "10"], "--body-limit must be at least 1024 bytes"),
+        (
+            ["serve", "--request-log", "/nowhere/log"],
+            "--request-log: cannot write /nowhere/log: No such file or directory",
+        ),
+    ],
+)
+def test_an_error_spells_the_option_as_it_was_typed(
+    arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments) == 1
+    assert capsys.readouterr().err.splitlines()[-1] == f"ninfer: error: {text}"
+
+
+def test_the_spelling_of_an_option_exists() -> None:
+    """Every flag of the table is an option of `serve`; every other message stays as it is."""
+    serve = cli.get_command(None, "serve")  # type: ignore[arg-type]
+    assert serve is not None
+    assert set(FLAGS.values()) <= {flag for option in serve.params for flag in option.opts}
+    fitting = BadInput("device memory: lower max_context or device_state_slots", param="max_context")
+    assert spell_options(fitting) == "device memory: lower --max-context or --device-state-slots"
+    assert spell_options(BadInput("max_context in a prompt", param="prompt")) == "max_context in a prompt"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "begin"),
+    [
+        (["nothing"], "ninfer: No such command"),
+        (["serve", "--nothing"], "ninfer serve: No such option"),
+        (["chat", "--max-concurrency", "99"], "ninfer chat: Invalid value for '--max-concurrency'"),
+        (["generate", "--prompt", ""], "ninfer generate: --prompt must not be empty"),
+        (["generate"], "ninfer generate: give one of"),
+    ],
+)
+def test_wrong_usage_is_one_line(arguments: list[str], begin: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Said before any model is loaded."""
+    assert run(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1, err
+    assert err.startswith(begin)
+    assert err.endswith(" (see --help)\n")
+
+
+def test_help_says_what_is_not_built() -> None:
+    text = " ".join(CliRunner().invoke(cli, ["serve", "--help"], terminal_width=200).output.split())
+    assert "cuda is not built yet" in text
+    assert "Host memory for saved states; not built yet" in text
 
 
 def test_optimised_python_is_refused() -> None:

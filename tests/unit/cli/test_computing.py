@@ -10,11 +10,15 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from ninfer.cli import generate as generating
 from ninfer.cli.main import run
+from ninfer.ports.output import Event, OutputDelta
 
 DENSE = Path(__file__).resolve().parents[2] / "data" / "fixtures" / "dense_text"
 PROMPT_IDS = "[1, 2, 3, 4, 5]"
@@ -45,7 +49,38 @@ def test_generate_takes_ids_chat_and_seed(capsys: pytest.CaptureFixture[str]) ->
     assert by_ids["prompt_tokens"] == 5
     again = generate(capsys, "--ids", PROMPT_IDS, "--max-tokens", "4", "--temperature", "1", "--seed", "7")
     assert again["output_ids"] == by_ids["output_ids"]
-    assert generate(capsys, "--chat", "Hello", "--max-tokens", "2")["prompt_tokens"]
+    by_chat = generate(capsys, "--chat", "Hello", "--max-tokens", "2", "--think")
+    assert by_chat["prompt_tokens"]
+    assert list(by_chat)[-2:] == ["reasoning", "content"]
+
+
+def test_top_p_zero_takes_the_best_token(capsys: pytest.CaptureFixture[str]) -> None:
+    """As over HTTP."""
+    best = generate(capsys, "--ids", PROMPT_IDS, "--max-tokens", "4", "--temperature", "0")
+    drawn = generate(capsys, "--ids", PROMPT_IDS, "--max-tokens", "4", "--temperature", "1", "--top-p", "0")
+    assert drawn["output_ids"] == best["output_ids"]
+
+
+def test_ctrl_c_during_decode_is_no_success(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """130, what there is on stdout, one line on stderr."""
+    real = generating.listen
+
+    def interrupted(*given: Any, **settings: Any) -> Iterator[Event]:
+        pressed = False
+        for event in real(*given, **settings):
+            if isinstance(event, OutputDelta) and not pressed:
+                pressed = True
+                os.kill(os.getpid(), signal.SIGINT)
+            yield event
+
+    monkeypatch.setattr(generating, "listen", interrupted)
+    arguments = ["--ids", PROMPT_IDS, "--max-tokens", "400", "--ignore-eos", "--json", "--max-concurrency", "1"]
+    assert run(["generate", str(DENSE), *arguments]) == 130
+    out, err = capsys.readouterr()
+    assert json.loads(out)["finish_reason"] == "cancelled"
+    assert err.splitlines()[-1] == "ninfer: interrupted, the output is cut short"
 
 
 @pytest.mark.parametrize(
@@ -53,8 +88,8 @@ def test_generate_takes_ids_chat_and_seed(capsys: pytest.CaptureFixture[str]) ->
     [
         (["--ids", "[1, 99999]"], "token id 99999"),
         (["--prompt", "word " * 5000], "maximum context length"),
-        (["--prompt", "x", "--device", "cuda"], "device cuda"),
-        (["--prompt", "x", "--host-capacity-bytes", "1GiB"], "host_capacity_bytes"),
+        (["--prompt", "x", "--device", "cuda"], "--device cuda"),
+        (["--prompt", "x", "--host-capacity-bytes", "1GiB"], "--host-capacity-bytes"),
     ],
 )
 def test_what_cannot_be_generated_is_one_line(
@@ -108,7 +143,7 @@ def test_chat_over_pipes() -> None:
     for word in (
         "/regen",
         "the system prompt is set",
-        "exchanges are left",
+        "1 exchange is left",
         "thinking is on",
         "/bogus is not a command",
     ):
@@ -158,6 +193,7 @@ def test_serve_from_start_to_drain(tmp_path: Path) -> None:
     assert server.returncode == 0
     assert out == ""
     assert err.count(f"http://127.0.0.1:{port}") == 1
+    assert err.count("draining, no requests in flight; a second signal stops at once") == 1
     assert "SECRET" not in err
     assert "sk-serve" not in err
     (line,) = log.read_text().splitlines()

@@ -1,0 +1,48 @@
+"""Fields of engine and server options as the command line spells them, so that an error names what was typed."""
+
+from __future__ import annotations
+
+import re
+
+from ninfer.base.errors import BadInput
+
+FLAGS: dict[str, str] = {
+    "device": "--device",
+    "dtype": "--dtype",
+    "threads": "--threads",
+    "max_context": "--max-context",
+    "kv_capacity": "--kv-capacity",
+    "max_concurrency": "--max-concurrency",
+    "context_cache.device_state_slots": "--device-state-slots",
+    "context_cache.host_capacity_bytes": "--host-capacity-bytes",
+    "device_state_slots": "--device-state-slots",
+    "host_capacity_bytes": "--host-capacity-bytes",
+    "prefill_chunk_tokens": "--prefill-chunk",
+    "max_queue": "--max-queue",
+    "queue_timeout_s": "--queue-timeout",
+    "request_timeout_s": "--request-timeout",
+    "audit_every_cycles": "--audit-every",
+    "host": "--host",
+    "port": "--port",
+    "body_limit_bytes": "--body-limit",
+    "ping_interval_s": "--ping-interval",
+}
+"""Field to option. Fields that no option sets have no entry."""
+
+_NAMES_OF_OPTIONS = re.compile(
+    r"\b(" + "|".join(re.escape(name) for name in FLAGS if "_" in name) + r")\b"  # longer names stand first
+)
+
+
+def spell_options(error: BadInput) -> str:
+    """The message with each field that an option sets spelled as that option.
+
+    Only for an error that is about such a field. A plain word (`device`) counts only where the message begins with
+    it: elsewhere it is a word of the sentence.
+    """
+    text, field = str(error), error.param
+    if field not in FLAGS:
+        return text
+    if text.startswith(field):
+        text = FLAGS[field] + text.removeprefix(field)
+    return _NAMES_OF_OPTIONS.sub(lambda found: FLAGS[found[1]], text)
