@@ -80,6 +80,8 @@ class HostMachine(ProgramMachine):
         for _ in range(30):
             if not self.program.transaction_open:
                 return
+            if dice.random() < 0.1:
+                self.cancel(dice)
             self.poll(dice)
         raise AssertionError("L2: a transaction never ends")
 
@@ -250,6 +252,9 @@ class HostMachine(ProgramMachine):
             prompt = request.prompt
             on_split = request.frontier in (*prompt.execution_frontiers, prompt.prompt_tokens)
             if not request.is_ready or not on_split or request.frontier > prompt.prompt_tokens:
+                continue
+            sequence = self.program._sequences[request.sequence]
+            if sequence.read_slot != sequence.slot:
                 continue
             old = [p for p, (_, kind) in request.history.points.items() if kind is PointKind.INPUT_POINT]
             asked = CaptureRequest(request.frontier, PointKind.INPUT_POINT)

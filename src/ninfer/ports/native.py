@@ -368,6 +368,7 @@ class HostedProgram(NativeProgram, Protocol):
     def capture_on_host(self, sequence: Handle, capture: CaptureRequest, retires: Handle | None) -> Shortfall | None:
         """Save the state as it stands at `capture.frontier` to the host, where no device slot is to be had (E2).
 
+        At least one unit has landed since the bind: before, the state is that of its source, which exists (E4).
         `retires`, an outdated point, ends first. The sequence is in flight until the copy has ended; `TransactionEnd`
         names the point, or says that it failed. HOST shortfall: nothing has changed.
         """

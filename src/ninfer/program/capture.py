@@ -104,6 +104,7 @@ def start_host_capture(
     """Copy the state as it stands to the host, or change nothing; the sequence waits for the reader (E2, V-03)."""
     assert not sequence.outstanding, "E2: a state in motion is not captured"
     assert request.frontier == sequence.ledger.execution_frontier, "E2: the state stands elsewhere"
+    assert sequence.slot_is_live and sequence.source is None, "E4: nothing was computed; the state is its source's"
     _check_split(sequence, request)
     leaving = Leaving(sequence.slot, ())
     save = reserve_room(stores, leaving)
