@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections.abc import Sequence
 from types import MappingProxyType
@@ -13,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ninfer.kernels.sampling import DrawInput, cpu, draw, reference
-from ninfer.ports.sampling import SamplingParams
+from ninfer.ports.sampling import MIN_REPETITION_PENALTY, SamplingParams
 
 VOCAB = 40
 
@@ -132,3 +133,19 @@ def test_logprobs_are_taken_before_temperature_and_filters(alternatives: int) ->
     assert [token for token, _ in first.logprobs.top] == order
     for token, value in first.logprobs.top:
         assert value == pytest.approx(reference.logprob(values, token))
+
+
+@pytest.mark.parametrize("temperature", [1e-46, 1e-300, 5e-324, 1e-5, 1e-4, 1e-3])
+@pytest.mark.parametrize("alternatives", [None, 3])
+def test_no_small_temperature_draws_outside_the_vocabulary(temperature: float, alternatives: int | None) -> None:
+    """A temperature that single precision turns into zero is greedy, not a division by it."""
+    logits = torch.randn(2, VOCAB, generator=torch.Generator().manual_seed(5))
+    best = logits[:, :VOCAB].argmax(-1).tolist()
+    params = SamplingParams(temperature=temperature, repetition_penalty=MIN_REPETITION_PENALTY)
+    seen = memoryview(array("i", [1, 2, 3]))
+    rows = [DrawInput(params, 1 - 1e-16, seen, None, alternatives), DrawInput(SamplingParams(temperature), 0.5)]
+    got = draw(logits, rows, VOCAB)
+    assert got[1].token_id == best[1]
+    assert 0 <= got[0].token_id < VOCAB
+    if alternatives is not None:
+        assert got[0].logprobs is not None and math.isfinite(got[0].logprobs.chosen)

@@ -17,7 +17,7 @@ from ninfer.base.errors import BadInput, DeviceFailure, NInferError, Overloaded
 from ninfer.base.ids import Ticket
 from ninfer.frontend.plan import InputPlan
 from ninfer.ports.output import OutputSink
-from ninfer.ports.sampling import SamplingParams
+from ninfer.ports.sampling import MAX_LOGPROBS, SamplingParams
 from ninfer.resource.continuation import History
 
 from .cycle import Cycle
@@ -122,9 +122,10 @@ class EngineCore:
         has failed. `sink` is called on the control thread, must return at once and must not raise.
         """
         prompt_tokens = len(plan.tokens)
+        _check_whole("max_tokens", max_tokens, 1, None)
         budget = _check_budget(prompt_tokens, max_tokens, self.max_context)
-        if not all(stop):
-            raise BadInput("stop strings must not be empty", param="stop")
+        _check_stop(stop)
+        _check_whole("logprobs", logprobs, 0, MAX_LOGPROBS)
         stops = frozenset[int]() if ignore_eos else plan.stop_token_ids
         watch = StopWatch(self._decoder(), stop_token_ids=stops, stop_strings=stop, budget_tokens=budget)
         publication = Publication(sink, self._state.clock, prompt_tokens)
@@ -236,7 +237,6 @@ class EngineCore:
 
     def fail(self, error: BaseException) -> None:
         """The engine as a whole is gone: everybody hears it once, nobody is taken any more."""
-        log_error(_log, logging.CRITICAL, "the engine has failed", error)
         failure = error if isinstance(error, DeviceFailure) else DeviceFailure(name_error(error))
         with self._lock:
             self._failure = failure
@@ -244,6 +244,7 @@ class EngineCore:
             letters = [letter for letter in self._mailbox if isinstance(letter, Request)]
             self._mailbox.clear()
             self._arriving = 0
+        log_error(_log, logging.CRITICAL, "the engine has failed", error)
         for request in letters:
             self._state.requests.setdefault(request.ticket, request)
         self._cycle.endings.abandon(failure)
@@ -262,6 +263,23 @@ def _check_budget(prompt_tokens: int, max_tokens: int | None, max_context: int) 
             param="prompt",
             code="context_length_exceeded",
         )
-    if max_tokens is not None and max_tokens < 1:
-        raise BadInput("max_tokens must be at least 1", param="max_tokens")
     return room if max_tokens is None else min(max_tokens, room)
+
+
+def _check_whole(name: str, value: object, low: int, high: int | None) -> None:
+    """None, or a whole number in range. The server checks its own; a library caller may pass anything."""
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise BadInput(f"{name} must be a whole number", param=name, code="invalid_type")
+    if value < low or (high is not None and value > high):
+        raise BadInput(
+            f"{name} must be at least {low}" + (f" and at most {high}" if high is not None else ""), param=name
+        )
+
+
+def _check_stop(stop: Sequence[object]) -> None:
+    if not all(isinstance(text, str) for text in stop):
+        raise BadInput("stop must hold strings", param="stop", code="invalid_type")
+    if not all(stop):
+        raise BadInput("stop strings must not be empty", param="stop")

@@ -154,7 +154,8 @@ class Engine:
         given is the model's own default. Without `seed` each request draws its own. Raises BadInput, naming the
         field, and Overloaded.
         """
-        params = make_sampling(self.default_sampling, sampling, fresh_seed() if seed is None else seed)
+        seed = fresh_seed() if seed is None else seed
+        params = make_sampling(self.default_sampling, sampling, seed, self.frontend.vocab_size)
         plan = self._plan(messages, prompt, token_ids, tools, template_kwargs, session)
         stream = RequestStream()
         handle = self.submit_plan(

@@ -63,8 +63,8 @@ class Endings:
         They end. What the error cut short is cleared away, and a full recount tells whether that was all (SCHED-09).
         """
         if isinstance(error, DeviceFailure):
-            for request in requests:  # an end that was under way is in no book any more
-                self._publish_failure(request, error)
+            for request in requests:  # an end that was under way is in no book any more; `abandon` answers it
+                self._state.requests.setdefault(request.ticket, request)
             raise error
         answer: NInferError = RequestFailed(f"the request ended with an internal error ({type(error).__name__})")
         if isinstance(error, CapacityContractError):

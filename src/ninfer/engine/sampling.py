@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from ninfer.base.errors import BadInput
-from ninfer.ports.sampling import SamplingParams
+from ninfer.ports.sampling import MAX_LOGIT_BIAS, MIN_REPETITION_PENALTY, SamplingParams
 
 _RANGES: dict[str, tuple[float, float]] = {
     "temperature": (0.0, 100.0),
@@ -17,19 +17,23 @@ _RANGES: dict[str, tuple[float, float]] = {
     "min_p": (0.0, 1.0),
     "presence_penalty": (-100.0, 100.0),
     "frequency_penalty": (-100.0, 100.0),
-    "repetition_penalty": (1e-6, 100.0),
+    "repetition_penalty": (MIN_REPETITION_PENALTY, 100.0),
 }
 _NAMES = frozenset(field.name for field in fields(SamplingParams)) - {"seed"}
 
 
-def make_sampling(defaults: SamplingParams, given: Mapping[str, object], seed: int) -> SamplingParams:
+def make_sampling(
+    defaults: SamplingParams, given: Mapping[str, object], seed: int, vocab_tokens: int = 2**31
+) -> SamplingParams:
     """`defaults` with what the caller gave. Raises BadInput for an unknown name, a wrong type, a value out of range."""
     chosen: dict[str, Any] = {}
+    if isinstance(seed, bool) or not isinstance(seed, int):
+        raise BadInput("seed must be a whole number", param="seed", code="invalid_type")
     for name, value in given.items():
         if name not in _NAMES:
             raise BadInput(f"{name} is not a parameter of a request", param=name, code="unknown_parameter")
         if value is not None:
-            chosen[name] = _read_bias(value) if name == "logit_bias" else _read_number(name, value)
+            chosen[name] = _read_bias(value, vocab_tokens) if name == "logit_bias" else _read_number(name, value)
     return replace(defaults, seed=seed, **chosen)
 
 
@@ -44,10 +48,12 @@ def _read_number(name: str, value: object) -> float | int:
     return float(value)
 
 
-def _read_bias(value: object) -> Mapping[int, float]:
+def _read_bias(value: object, vocab_tokens: int) -> Mapping[int, float]:
     if not isinstance(value, Mapping):
         raise BadInput("logit_bias must map token ids to numbers", param="logit_bias", code="invalid_type")
     for token_id, bias in value.items():
-        if not isinstance(token_id, int) or not isinstance(bias, int | float) or not math.isfinite(bias):
-            raise BadInput("logit_bias must map token ids to finite numbers", param="logit_bias")
+        if isinstance(token_id, bool) or not isinstance(token_id, int) or not 0 <= token_id < vocab_tokens:
+            raise BadInput(f"logit_bias: {token_id!r} is not a token id in [0, {vocab_tokens})", param="logit_bias")
+        if isinstance(bias, bool) or not isinstance(bias, int | float) or not abs(bias) <= MAX_LOGIT_BIAS:
+            raise BadInput(f"logit_bias: values lie in [-{MAX_LOGIT_BIAS:g}, {MAX_LOGIT_BIAS:g}]", param="logit_bias")
     return dict(value)

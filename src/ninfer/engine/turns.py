@@ -155,7 +155,7 @@ class Turns:
             request.sequence,
             request.has_unfed_token,
             params,
-            uniform(params.seed, len(request.ledger), DrawPurpose.TOKEN) if params.temperature > 0 else 0.0,
+            uniform(params.seed, len(request.ledger), DrawPurpose.TOKEN) if not params.is_greedy else 0.0,
             request.output_view() if params.counts_output else None,
             None,
             request.logprobs,

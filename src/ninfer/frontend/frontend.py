@@ -91,6 +91,8 @@ class Frontend:
 
     def plan_tokens(self, tokens: Sequence[int]) -> InputPlan:
         """Raw tokens. BadInput for an id that the tokenizer does not have."""
+        if any(type(token) is not int for token in tokens):
+            raise BadInput("token ids must be whole numbers", param="prompt", code="invalid_type")
         if tokens and not (min(tokens) >= 0 and max(tokens) < self.vocab_size):
             position = next(place for place, token in enumerate(tokens) if not 0 <= token < self.vocab_size)
             message = f"token id {tokens[position]} at position {position} is not in [0, {self.vocab_size})"

@@ -254,8 +254,8 @@ class NativeProgram(Protocol):
         """Verify the point exactly against the prompt (D10) and price it. None: it is not a source for this prompt.
 
         `first_unit_tokens` is cut to what is committed; a resume asks for its whole rebuild and more, and the rest
-        of the permit stays reserved across Replay chunks until new work is submitted (C9). `gives_up_point`: where slots are too few to keep a
-        taken-over input point beside the active state, consume it (F3): MOVE instead of FORK.
+        of the permit stays reserved across Replay chunks until new work is submitted (C9). `gives_up_point`: where
+        slots are too few to keep a taken-over input point beside the active state, consume it (F3): MOVE, not FORK.
         """
         ...
 

@@ -13,6 +13,7 @@ from ninfer.frontend.channels import ChannelEvent, ContentDelta
 from ninfer.frontend.frontend import Frontend
 from ninfer.frontend.plan import InputPlan
 from ninfer.ports.output import PrefillProgress
+from ninfer.ports.sampling import MAX_LOGPROBS
 from ninfer.server.answer import AnswerEvent, Began, Broken, Call, Ended, Piece
 from ninfer.server.body import decode_fields, decode_struct
 from ninfer.server.errors import invalid, unsupported
@@ -22,7 +23,6 @@ from ninfer.server.openai_completions_wire import TextChoice, TextCompletion, Te
 from ninfer.server.openai_wire import ProgressOut, render_progress, render_timings, render_usage
 from ninfer.server.route import Context, Job
 from ninfer.server.sampling import (
-    MAX_TOP_LOGPROBS,
     check_budget,
     check_context,
     clamp_budget,
@@ -47,8 +47,8 @@ def prepare_completion(body: bytes, context: Context) -> Job:
     params = read_sampling(fields, context.engine.default_sampling, frontend.vocab_size)
     stops = read_stops(fields.stop)
     check_budget(fields.max_tokens, "max_tokens")
-    if fields.logprobs is not None and not 0 <= fields.logprobs <= MAX_TOP_LOGPROBS:
-        raise invalid(f"logprobs must be between 0 and {MAX_TOP_LOGPROBS}.", param="logprobs")
+    if fields.logprobs is not None and not 0 <= fields.logprobs <= MAX_LOGPROBS:
+        raise invalid(f"logprobs must be between 0 and {MAX_LOGPROBS}.", param="logprobs")
     plan = _read_prompt(fields.prompt, frontend, context.engine.max_context)
     plan = replace(plan, session=context.session or fields.prompt_cache_key)
     prompt_tokens, max_context = len(plan.tokens), context.engine.max_context

@@ -10,16 +10,14 @@ import secrets
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from ninfer.ports.sampling import SamplingParams
+from ninfer.ports.sampling import MAX_LOGIT_BIAS, MAX_LOGPROBS, MIN_REPETITION_PENALTY, SamplingParams
 from ninfer.server.errors import invalid
 from ninfer.server.schema import SamplingFields
 
 MAX_STOP_STRINGS = 16
 MAX_STOP_BYTES = 1024
 MAX_BIAS_ENTRIES = 1024
-MAX_TOP_LOGPROBS = 20
 MAX_TEMPERATURE = 2.0
-MAX_BIAS = 100.0
 MAX_PENALTY = 2.0
 MAX_REPETITION_PENALTY = 10.0
 _SEED_BITS = 64
@@ -65,9 +63,7 @@ def _read_top_k(value: int | None, default: int) -> int:
 
 
 def _read_repetition(value: float | None, default: float) -> float:
-    if value is not None and value <= 0:
-        raise invalid("repetition_penalty must be greater than 0.", param="repetition_penalty")
-    return _in_range(value, default, "repetition_penalty", 0.0, MAX_REPETITION_PENALTY)
+    return _in_range(value, default, "repetition_penalty", MIN_REPETITION_PENALTY, MAX_REPETITION_PENALTY)
 
 
 def _read_seed(value: int | None) -> int:
@@ -87,8 +83,8 @@ def _read_bias(bias: Mapping[str, float] | None, vocab_tokens: int) -> Mapping[i
     for name, value in bias.items():
         if not name.isascii() or not name.isdigit() or len(name) > 9 or int(name) >= vocab_tokens:
             raise invalid(f"logit_bias: token ids are 0 to {vocab_tokens - 1}.", param="logit_bias")
-        if not -MAX_BIAS <= value <= MAX_BIAS:
-            raise invalid(f"logit_bias: values are -{MAX_BIAS:g} to {MAX_BIAS:g}.", param="logit_bias")
+        if not -MAX_LOGIT_BIAS <= value <= MAX_LOGIT_BIAS:
+            raise invalid(f"logit_bias: values are -{MAX_LOGIT_BIAS:g} to {MAX_LOGIT_BIAS:g}.", param="logit_bias")
         read[int(name)] = value
     return MappingProxyType(read)
 
@@ -140,8 +136,8 @@ def wants_usage(fields: SamplingFields) -> bool:
 
 def read_logprobs(wanted: bool, top: int | None) -> int | None:
     """How many alternatives to report for each token; None: no log-probabilities (SAMP-09)."""
-    if top is not None and not 0 <= top <= MAX_TOP_LOGPROBS:
-        raise invalid(f"top_logprobs must be between 0 and {MAX_TOP_LOGPROBS}.", param="top_logprobs")
+    if top is not None and not 0 <= top <= MAX_LOGPROBS:
+        raise invalid(f"top_logprobs must be between 0 and {MAX_LOGPROBS}.", param="top_logprobs")
     if not wanted:
         if top:
             raise invalid("top_logprobs needs logprobs to be true.", param="top_logprobs")

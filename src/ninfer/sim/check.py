@@ -40,7 +40,7 @@ class Speech:
 
 def expected_speech(ask: Ask) -> Speech:
     """What the request says when nothing ends it from outside. Reads one character at a time."""
-    draw = None if ask.params.temperature == 0 else (lambda position: uniform(ask.params.seed, position))
+    draw = None if ask.params.is_greedy else (lambda position: uniform(ask.params.seed, position))
     tokens = expected_tokens(ask.prompt, ask.max_tokens, vocab_tokens=VOCAB_TOKENS, uniforms=draw)
     text = ""
     for index, token in enumerate(tokens):

@@ -333,7 +333,7 @@ class SimDevice:
         assert state is not None, f"slot {row.slot} holds no hidden row"
         assert state.length == row.position, f"lane {row.lane}: hidden row of {state.length}, drawn for {row.position}"
         vocab_tokens = self.facts.vocab_tokens
-        ruled = draw_token(state.digest, vocab_tokens, 0.0 if row.params.temperature == 0 else row.uniform)
+        ruled = draw_token(state.digest, vocab_tokens, 0.0 if row.params.is_greedy else row.uniform)
         if row.mask is not None:
             ruled = _next_allowed(ruled, row.mask, vocab_tokens)
         run: tuple[int, ...] = (ruled,)
@@ -355,7 +355,7 @@ class SimDevice:
             digest = extend_digest(digest, run[-1], (axis, axis, axis))
             axis += 1
             chance = 0.0
-            if row.params.temperature > 0:
+            if not row.params.is_greedy:
                 assert self._uniforms is not None, "a sampled run needs the uniform numbers of its later tokens"
                 chance = self._uniforms(row.params.seed, row.position + offset)
             run.append(draw_token(digest, self.facts.vocab_tokens, chance))

@@ -162,3 +162,37 @@ def test_closing_twice_is_fine_and_ends_the_thread() -> None:
     engine.close()
     with pytest.raises(Exception, match="shutting down"):
         engine.submit(CHAT)
+
+
+@pytest.mark.parametrize("temperature", [1e-46, 1e-300])
+def test_a_temperature_that_rounds_to_zero_is_greedy(engine: Engine, temperature: float) -> None:
+    """No valid parameter of one request may draw a token that does not exist, and so end the engine."""
+    best = engine.submit(CHAT, max_tokens=6, temperature=0).text()
+    small = engine.submit(CHAT, max_tokens=6, temperature=temperature, seed=1, logprobs=2)
+    assert small.text() == best
+    assert engine.find_failure() is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("logprobs", -1),
+        ("logprobs", 10**9),
+        ("logprobs", "x"),
+        ("max_tokens", "3"),
+        ("max_tokens", 1.5),
+        ("stop", [5]),
+        ("stop", [b"G"]),
+        ("seed", "a"),
+    ],
+)
+def test_wrong_arguments_are_refused_before_the_engine_sees_them(engine: Engine, name: str, value: object) -> None:
+    with pytest.raises(BadInput) as error:
+        engine.submit(CHAT, **{name: value})  # type: ignore[arg-type]
+    assert error.value.param == name
+
+
+@pytest.mark.parametrize("ids", [[1.5], [True], ["1"]])
+def test_token_ids_are_whole_numbers(engine: Engine, ids: list[object]) -> None:
+    with pytest.raises(BadInput):
+        engine.submit(token_ids=ids, max_tokens=1)  # type: ignore[arg-type]

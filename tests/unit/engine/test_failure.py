@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from sim_engine import GREEDY, Caller, Letters, SimEngine, filler
+from sim_engine import GREEDY, Caller, Letters, SimEngine, filler, make_plan
 
 from ninfer.base.errors import DeviceFailure, RequestFailed
 from ninfer.engine import failure
@@ -221,3 +221,18 @@ def test_damage_that_a_recount_finds_ends_the_engine(monkeypatch: pytest.MonkeyP
     with pytest.raises(AssertionError, match=r"V-02|V-13"):
         lost.ask(filler(100, 2), 5)
     assert isinstance(chat.end, Finished)
+
+
+def test_who_hears_of_a_device_failure_finds_the_engine_failed() -> None:
+    """A client that was told may ask /health at once; it must not hear `ok` (OPS-01)."""
+    engine = SimEngine(faults=SimFaults(fail_submission=3))
+    seen: list[str | None] = []
+
+    def sink(event: Event) -> None:
+        if isinstance(event, Failed):
+            seen.append(engine.core.find_failure())
+
+    engine.core.submit(make_plan(filler(200, 1)), GREEDY, max_tokens=20, sink=sink)
+    engine.core.start()
+    assert engine.core.drain(30)
+    assert seen and None not in seen

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
@@ -79,7 +80,12 @@ def test_sampling_keywords_override_the_defaults() -> None:
         ("presence_penalty", math.inf),
         ("repetition_penalty", 0),
         ("logit_bias", 5),
+        ("repetition_penalty", 1e-5),
         ("logit_bias", {1: math.nan}),
+        ("logit_bias", {-1: 1.0}),
+        ("logit_bias", {2**70: 1.0}),
+        ("logit_bias", {True: 1.0}),
+        ("logit_bias", {1: 1e39}),
         ("seeds", 1),
     ],
 )
@@ -87,3 +93,10 @@ def test_bad_sampling_is_refused_by_name(name: str, value: object) -> None:
     with pytest.raises(BadInput) as error:
         make_sampling(SamplingParams(), {name: value}, seed=0)
     assert error.value.param == name
+
+
+@pytest.mark.parametrize("seed", ["a", 1.5, True])
+def test_a_seed_that_is_no_whole_number_is_refused(seed: Any) -> None:
+    with pytest.raises(BadInput) as error:
+        make_sampling(SamplingParams(), {}, seed=seed)
+    assert error.value.param == "seed"

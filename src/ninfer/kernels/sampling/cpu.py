@@ -44,7 +44,7 @@ def draw(logits: Tensor, rows: Sequence[DrawInput], vocab_tokens: int) -> list[D
     for row, wanted in enumerate(rows):
         _adjust_(wide[row], wanted)
     tokens = wide.argmax(-1).tolist()
-    random = [row for row, wanted in enumerate(rows) if wanted.params.temperature > 0]
+    random = [row for row, wanted in enumerate(rows) if not wanted.params.is_greedy]
     if random:
         drawn = _draw_random(wide if len(random) == len(rows) else wide[random], [rows[row] for row in random])
         for row, token in zip(random, drawn, strict=True):
@@ -59,7 +59,7 @@ def _adjust_(logits: Tensor, wanted: DrawInput) -> None:
     """Bias, penalties and mask on one row [V], in place."""
     params = wanted.params
     if params.logit_bias:
-        ids = [token for token in params.logit_bias if token < len(logits)]
+        ids = [token for token in params.logit_bias if 0 <= token < len(logits)]
         logits[ids] += torch.tensor([params.logit_bias[token] for token in ids], dtype=logits.dtype)
     if params.counts_output and wanted.output_ids is not None and len(wanted.output_ids):
         unique, counts = np.unique(np.frombuffer(wanted.output_ids, dtype=np.int32), return_counts=True)
@@ -76,9 +76,9 @@ def _adjust_(logits: Tensor, wanted: DrawInput) -> None:
 
 
 def _draw_random(logits: Tensor, rows: Sequence[DrawInput]) -> list[int]:
-    """Temperature, filters, inverse CDF for [B, V], all rows with temperature > 0."""
+    """Temperature, filters, inverse CDF for [B, V], all rows that are not greedy."""
 
-    # The largest becomes 0 first, so that no temperature, however small, makes an infinity.
+    # The largest becomes 0 first, so that a small temperature makes no positive infinity.
     scaled = logits - logits.amax(-1, keepdim=True)
     scaled /= _column([wanted.params.temperature for wanted in rows]).to(logits.dtype)
     kept = scaled.softmax(-1)
@@ -89,6 +89,7 @@ def _draw_random(logits: Tensor, rows: Sequence[DrawInput]) -> list[int]:
     # uniform < 1, but the product may round up to the total, which no sum exceeds.
     target = torch.minimum(_column([wanted.uniform for wanted in rows]) * total, torch.nextafter(total, total * 0))
     tokens: list[int] = torch.searchsorted(summed, target, right=True).squeeze(1).tolist()
+    assert max(tokens) < logits.shape[1], "probabilities are not numbers"
     return tokens
 
 

@@ -14,7 +14,7 @@ def adjusted(
     """Logits after vocabulary limit, bias, penalties and mask."""
     out = list(logits[:vocab_tokens])
     for token, bias in params.logit_bias.items():
-        if token < len(out):
+        if 0 <= token < len(out):
             out[token] += bias
     for token in set(output_ids):
         value = out[token]
@@ -30,7 +30,7 @@ def adjusted(
 def choose(logits: Sequence[float], params: SamplingParams, uniform: float) -> int:
     """The token for adjusted logits."""
     order = sorted(range(len(logits)), key=lambda token: (-logits[token], token))
-    if params.temperature == 0:
+    if params.is_greedy:
         return order[0]
     best = logits[order[0]]
     weights = {token: math.exp((logits[token] - best) / params.temperature) for token in order}
