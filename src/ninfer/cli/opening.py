@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -23,7 +24,11 @@ def open_engine(options: EngineOptions, progress: Callable[[str], None]) -> Engi
     progress(f"loading {options.model_dir}")
     from ninfer.build.assemble import assemble  # imports torch
 
-    return assemble(options, progress)
+    engine = assemble(options, progress)
+    # What is loaded stays for the life of the process: the collector need not walk it again at every step.
+    gc.collect()
+    gc.freeze()
+    return engine
 
 
 @contextmanager
