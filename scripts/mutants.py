@@ -24,7 +24,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 MUTATIONS = ROOT / "tests" / "mutations"
 COPIED = ("src", "tests/machines")
-SEED_STEPS = ((0, 16), (16, 80))
+SEED_STEPS = ((0, 8), (8, 36))
 """First seed and count: most faults show in the first few worlds."""
 CLEAN_SEEDS = 24
 TIMEOUT_S = 600
