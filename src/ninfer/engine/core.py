@@ -17,7 +17,7 @@ from ninfer.base.errors import BadInput, DeviceFailure, NInferError, Overloaded
 from ninfer.base.ids import Ticket
 from ninfer.frontend.plan import InputPlan
 from ninfer.ports.output import OutputSink
-from ninfer.ports.sampling import MAX_LOGPROBS, SamplingParams
+from ninfer.ports.sampling import SamplingParams
 from ninfer.resource.continuation import History
 
 from .cycle import Cycle
@@ -122,10 +122,10 @@ class EngineCore:
         has failed. `sink` is called on the control thread, must return at once and must not raise.
         """
         prompt_tokens = len(plan.tokens)
-        _check_whole("max_tokens", max_tokens, 1, None)
+        _check_whole("max_tokens", max_tokens, 1)
         budget = _check_budget(prompt_tokens, max_tokens, self.max_context)
         _check_stop(stop)
-        _check_whole("logprobs", logprobs, 0, MAX_LOGPROBS)
+        _check_whole("logprobs", logprobs, 0)
         stops = frozenset[int]() if ignore_eos else plan.stop_token_ids
         watch = StopWatch(self._decoder(), stop_token_ids=stops, stop_strings=stop, budget_tokens=budget)
         publication = Publication(sink, self._state.clock, prompt_tokens)
@@ -266,16 +266,14 @@ def _check_budget(prompt_tokens: int, max_tokens: int | None, max_context: int) 
     return room if max_tokens is None else min(max_tokens, room)
 
 
-def _check_whole(name: str, value: object, low: int, high: int | None) -> None:
-    """None, or a whole number in range. The server checks its own; a library caller may pass anything."""
+def _check_whole(name: str, value: object, low: int) -> None:
+    """None, or a whole number from `low` on. The server checks its own; a library caller may pass anything."""
     if value is None:
         return
     if isinstance(value, bool) or not isinstance(value, int):
         raise BadInput(f"{name} must be a whole number", param=name, code="invalid_type")
-    if value < low or (high is not None and value > high):
-        raise BadInput(
-            f"{name} must be at least {low}" + (f" and at most {high}" if high is not None else ""), param=name
-        )
+    if value < low:
+        raise BadInput(f"{name} must be at least {low}", param=name)
 
 
 def _check_stop(stop: Sequence[object]) -> None:
