@@ -162,4 +162,5 @@ class Histories(RuleBasedStateMachine):
 
 
 TestHistories = Histories.TestCase
-TestHistories.settings = settings(max_examples=25, stateful_step_count=18, deadline=None)
+# Each step is a real forward pass, and plain ones beside it: few examples, always the same.
+TestHistories.settings = settings(max_examples=6, stateful_step_count=14, deadline=None, derandomize=True)
