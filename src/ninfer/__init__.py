@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ninfer.build.library import Engine
+    from ninfer.build.opening import Engine
 
 __version__ = "0.1.0"
 __all__ = ["Engine", "__version__"]
@@ -16,7 +16,7 @@ __all__ = ["Engine", "__version__"]
 
 def __getattr__(name: str) -> object:
     if name == "Engine":
-        from ninfer.build.library import Engine
+        from ninfer.build.opening import Engine
 
         return Engine
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

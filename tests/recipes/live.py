@@ -25,7 +25,7 @@ from ninfer.base.ids import TransferId, UnitId
 from ninfer.base.outcome import Shortfall
 from ninfer.base.pools import DEVICE_POOLS
 from ninfer.build.assemble import open_parts
-from ninfer.build.library import make_options
+from ninfer.build.opening import make_options
 from ninfer.build.parts import make_engine
 from ninfer.config.options import ServerOptions
 from ninfer.engine.facade import RequestStream

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from ninfer.base.errors import BadInput, ModelFileError
+from ninfer.base.errors import BadInput
 from ninfer.base.pools import Pool
+from ninfer.config.geometry import read_geometry
 from ninfer.config.options import EngineOptions
 from ninfer.device.cpu import CpuDevice
 from ninfer.engine.facade import Engine
@@ -47,8 +48,7 @@ def open_parts(options: EngineOptions, progress: Progress | None = None) -> Engi
         name = "context_cache.host_capacity_bytes"
         raise BadInput(f"{name}: a host memory tier is not built yet", param=name, code="unsupported_parameter")
     model_dir = options.model_dir
-    if not model_dir.is_dir():
-        raise ModelFileError(f"{model_dir} is not a directory")
+    read_geometry(model_dir)  # of another family, or no model at all: said before any other file is missed
     files = read_text_files(model_dir)
     sampling = read_default_sampling(model_dir)
     device = CpuDevice.open(options, vocab_tokens=files.vocab_tokens, progress=_report_bytes(progress))

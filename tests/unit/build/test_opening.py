@@ -156,6 +156,14 @@ def test_bad_options_and_directories_are_refused_clearly(tmp_path: Path) -> None
         Engine(FIXTURE, context_cache=ContextCacheOptions(device_state_slots=-1))
 
 
+def test_a_model_of_another_family_is_named_before_a_missing_file(tmp_path: Path) -> None:
+    """config.json is read first: a directory without a tokenizer is told what is wrong with its model."""
+    config = json.loads((FIXTURE / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, "architectures": ["LlamaForCausalLM"]}))
+    with pytest.raises(ModelFileError, match="architectures must be one of"):
+        Engine(tmp_path)
+
+
 def test_closing_twice_is_fine_and_ends_the_thread() -> None:
     engine = Engine(FIXTURE, threads=1, max_context=256)
     engine.close()
