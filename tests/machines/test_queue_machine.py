@@ -1,4 +1,4 @@
-"""The waiting queue against plain lists: order, and one attempt per capacity event (J2, J9)."""
+"""The waiting queue against plain lists: order, overtaking, one attempt per capacity event ([J2], [J9], V-10)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from machine_profile import machine_settings
 from ninfer.base.ids import Ticket
 from ninfer.sched.queue import WaitingQueue
 
+LANES = 2
+
 
 class QueueMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.queue = WaitingQueue()
+        self.queue = WaitingQueue(most_passes=LANES)
+        self.passes: dict[Ticket, int] = {}
         self.fresh: list[Ticket] = []
         self.paused: list[Ticket] = []
         self.running: list[Ticket] = []
@@ -32,7 +35,10 @@ class QueueMachine(RuleBasedStateMachine):
     def start(self) -> None:
         ticket = self.queue.find_fresh()
         assert ticket is not None
-        self.queue.leave(ticket)
+        self.queue.start(ticket)
+        for older in self.fresh[: self.fresh.index(ticket)]:
+            self.passes[older] = self.passes.get(older, 0) + 1
+            assert self.passes[older] <= LANES, "V-10"
         self.fresh.remove(ticket)
         self.running.append(ticket)
 
@@ -41,7 +47,7 @@ class QueueMachine(RuleBasedStateMachine):
     def resume(self) -> None:
         ticket = self.queue.find_paused()
         assert ticket is not None
-        self.queue.leave(ticket)
+        self.queue.start(ticket)
         self.paused.remove(ticket)
         self.running.append(ticket)
 
@@ -79,8 +85,16 @@ class QueueMachine(RuleBasedStateMachine):
         self.queue.audit()
         assert len(self.queue) == len(self.fresh) + len(self.paused)
         assert list(self.queue) == sorted(self.paused) + self.fresh
-        assert self.queue.find_fresh() == self.head(self.fresh)
+        assert self.queue.find_fresh() == self.next_of_scan()
+        assert all(self.queue.count_passes(ticket) == self.passes.get(ticket, 0) for ticket in self.fresh)
         assert self.queue.find_paused() == self.head(sorted(self.paused))
+
+    def next_of_scan(self) -> Ticket | None:
+        untried = [ticket for ticket in self.fresh[: LANES + 1] if ticket not in self.barred]
+        if not untried:
+            return None
+        passed = self.fresh[: self.fresh.index(untried[0])]
+        return None if any(self.passes.get(older, 0) == LANES for older in passed) else untried[0]
 
     def head(self, waiting: list[Ticket]) -> Ticket | None:
         return waiting[0] if waiting and waiting[0] not in self.barred else None

@@ -6,7 +6,7 @@ never preempts; the oldest paused request may, when no resident is older.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from ninfer.base.errors import CapacityContractError
@@ -19,7 +19,9 @@ from ninfer.resource.sources import Source, SourceAsk
 from ninfer.sched.permits import find_victim, may_preempt
 
 from .failure import Endings
+from .pause import may_pause
 from .request import Phase, Request
+from .room import Room, make_room, revoke_snapshot, write_back
 from .state import EngineState
 
 
@@ -30,7 +32,7 @@ class Outcome(Enum):
     WAITS = "waits"
     """Until a new capacity event."""
     SOON = "soon"
-    """Until a unit in flight has landed: its owner has to give way."""
+    """Until a unit or a transfer in flight has landed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,8 @@ class Missing:
 
     source: Source
     shortfall: Shortfall
+    is_coming: bool = False
+    """A transfer under way will help (C8)."""
 
 
 class Admission:
@@ -51,18 +55,20 @@ class Admission:
     def resume_paused(self) -> bool:
         """Try the oldest paused request with its full permit. True: something changed."""
         state = self._state
-        if state.binding is not None or state.recovering is not None:
+        if state.program.transaction_open or state.binding is not None or state.recovering is not None:
             return False
         ticket = state.queue.find_paused()
         return ticket is not None and self._try(state.requests[ticket])
 
     def admit_fresh(self) -> bool:
-        """Try the head of the queue. True: something changed, ask again after settling."""
+        """Try the next of the scan. True: something changed, ask again after settling."""
         state = self._state
-        if state.binding is not None or not state.members.has_free_lane:
+        if state.program.transaction_open or state.binding is not None or not state.members.has_free_lane:
             return False
-        ticket = state.queue.find_fresh()
-        return ticket is not None and self._try(state.requests[ticket])
+        while (ticket := state.queue.find_fresh()) is not None:
+            if self._try(state.requests[ticket]):
+                return True
+        return False
 
     def _try(self, request: Request) -> bool:
         """One attempt, contained. True: the request left the queue, bound or failed."""
@@ -81,18 +87,22 @@ class Admission:
             missing = self._bind_with_reclaim(request) if self._state.members.has_free_lane else None
             if request.phase is Phase.BINDING:
                 return Outcome.BOUND
+            if missing is not None and missing.is_coming:
+                return Outcome.SOON
             victim = self._find_victim(request)
             if victim is None:
                 alone = len(self._state.members) == 0 and not self._state.has_work_in_flight
                 return self._bind_anyhow(request) if alone and missing is not None else Outcome.WAITS
-            if victim.in_flight:
+            if not may_pause(self._state, victim):
                 return Outcome.SOON
             self._endings.pause(victim)
+            if self._state.program.transaction_open:
+                return Outcome.SOON
 
     def _bind_with_reclaim(self, request: Request) -> Missing | None:
         """Bind from the best source, giving up optional points but never the source itself (I8)."""
         while True:
-            source = self._state.resources.list_sources(self._make_ask(request))[0]
+            source = self._list_sources(request)[0]
             missing = self._bind_or_reclaim(request, source, Right.ENTRY)
             if request.phase is Phase.BINDING or missing is not None:
                 return missing
@@ -102,30 +112,62 @@ class Admission:
         missing: Missing | None = None
         tried: set[Handle | None] = set()
         while True:
-            sources = self._state.resources.list_sources(self._make_ask(request))
+            sources = self._list_sources(request)
             source = next((source for source in sources if source.quote.checkpoint not in tried), None)
+            if source is None and request.snapshot is not None:  # nobody else will release anything (L4)
+                revoke_snapshot(self._state, request)
+                continue
             if source is None:
                 assert missing is not None
                 raise _broken_contract(request, missing)
             missing = self._bind_or_reclaim(request, source, Right.NECESSARY)
             if request.phase is Phase.BINDING:
                 return Outcome.BOUND
+            if missing is not None and missing.is_coming:
+                return Outcome.SOON
             if missing is not None:
                 tried.add(source.quote.checkpoint)
 
     def _bind_or_reclaim(self, request: Request, source: Source, right: Right) -> Missing | None:
         """One attempt. None: it is bound, or room was made and everything must be quoted again (V-14)."""
         missing = self._bind(request, source)
-        if missing is None or self._state.resources.reclaim(missing.shortfall, right, _keep(source)):
+        if missing is None:
             return None
+        room = make_room(self._state, request, missing.shortfall, right, _keep(source))
+        if room is Room.MADE:
+            return None
+        if room is Room.COMING:
+            return replace(missing, is_coming=True)
         frugal = self._state.resources.find_frugal(self._make_ask(request), source)
-        return missing if frugal is None else self._bind(request, frugal)
+        return missing if frugal is None else self._bind_frugally(request, frugal, missing)
+
+    def _bind_frugally(self, request: Request, frugal: Source, missing: Missing) -> Missing | None:
+        """The state of the input point passes on; its copy stays on the host where there is room for it (F3)."""
+        point = frugal.quote.checkpoint
+        assert point is not None
+        if point not in frugal.quote.carried and write_back(self._state, point):
+            return replace(missing, is_coming=True)
+        return self._bind(request, frugal)
+
+    def _list_sources(self, request: Request) -> list[Source]:
+        """Ways to start, best first. An own snapshot is honoured first and alone (G5)."""
+        ask = self._make_ask(request)
+        if request.snapshot is not None:
+            at = self._state.program.point_frontier(request.snapshot)
+            quote = self._state.program.quote_source(
+                ask.prompt, request.snapshot, takes_over=True, first_unit_tokens=ask.first_unit_end(at) - at
+            )
+            assert quote is not None, "K1: a snapshot does not serve its own request"
+            return [Source(quote, request.record, 0.0)]
+        sources = self._state.resources.list_sources(ask)
+        if request.distrusts_host:
+            return [source for source in sources if not source.quote.restored_bytes]
+        return sources
 
     def _bind(self, request: Request, source: Source) -> Missing | None:
         """Take lane, state and first permit together, or change nothing."""
         state = self._state
         own_resume = request.phase is Phase.PAUSED
-        loss, path = state.resources.explain(request.history, request.prompt_tokens, source), _path(source)
         bound = state.program.bind(source.quote, request.make_prompt(), state.members.peek_lane())
         if isinstance(bound, Shortfall):
             return Missing(source, bound)
@@ -146,7 +188,7 @@ class Admission:
         state.binding = request.ticket
         if own_resume:
             state.recovering = request.ticket
-        state.queue.leave(request.ticket)
+        state.queue.start(request.ticket)
         request.lane = state.members.seat(request.ticket)
         request.enter(Phase.BINDING)
         request.record = state.resources.adopt(

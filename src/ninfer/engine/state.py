@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from ninfer.base.clock import Clock
 from ninfer.base.ids import Handle, Ticket
-from ninfer.ports.native import NativeProgram, PrefillDone, Progress
+from ninfer.base.pools import Pool
+from ninfer.ports.native import NativeProgram, PrefillDone, Progress, TransactionEnd, TransactionKind
 from ninfer.resource.continuation import Continuation
 from ninfer.resource.manager import ResourceManager
 from ninfer.sched.members import Members
@@ -38,6 +39,13 @@ class Counters:
     failed: int = 0
     cancelled: int = 0
     pauses: int = 0
+    snapshots: int = 0
+    """Pauses that kept the execution position (K1)."""
+    snapshots_revoked: int = 0
+    demotions: int = 0
+    write_backs: int = 0
+    host_captures: int = 0
+    failed_transfers: int = 0
     prefill_tokens: int = 0
     replayed_tokens: int = 0
     output_tokens: int = 0
@@ -53,7 +61,7 @@ class EngineState:
     resources: ResourceManager
     clock: Clock
     members: Members
-    queue: WaitingQueue = field(default_factory=WaitingQueue)
+    queue: WaitingQueue = field(init=False)
     rotation: PrefillRotation = field(default_factory=PrefillRotation)
     requests: dict[Ticket, Request] = field(default_factory=dict)
     by_sequence: dict[Handle, Request] = field(default_factory=dict)
@@ -63,16 +71,42 @@ class EngineState:
     """The one holder of a full restore permit (V-07)."""
     reported: deque[Progress] = field(default_factory=deque)
     """What Program reported and nobody has settled yet."""
+    ended: deque[TransactionEnd] = field(default_factory=deque)
+    """Transactions that ended and nobody has settled yet."""
+    capturing: Ticket | None = None
+    """The request whose state is being copied to the host (V-07)."""
+    releasing: frozenset[Pool] = frozenset()
+    """Pools that the open transaction will give something back to."""
+    skips_demotion: bool = False
+    """The last demotion failed: room is made by ending points, until that or a bind has succeeded."""
     draws_in_flight: int = 0
     prefill_in_flight: Ticket | None = None
     last_progress_s: float = 0.0
     counters: Counters = field(default_factory=Counters)
 
+    def __post_init__(self) -> None:
+        self.queue = WaitingQueue(most_passes=self.members.lane_count)
+
     @property
     def has_work_in_flight(self) -> bool:
         """Something will be polled later without further action: turns, a bind, or what an ended request left (L3)."""
         turns = self.draws_in_flight > 0 or self.prefill_in_flight is not None
-        return turns or self.binding is not None or self.program.count_leaving() > 0
+        if turns or self.binding is not None:
+            return True
+        return self.program.count_leaving() > 0 or self.program.count_transfers() > 0
+
+    @property
+    def has_host(self) -> bool:
+        """Whether there is a host arena (C2)."""
+        return self.program.occupancy().capacity.host > 0
+
+    def is_coming(self, pool: Pool) -> bool:
+        """Whether a transfer under way will give something back to `pool` (C8)."""
+        return pool in self.releasing and self.program.transaction_open
+
+    def list_snapshots(self) -> list[Request]:
+        """Paused requests that keep their execution position, oldest first."""
+        return [self.requests[ticket] for ticket in sorted(self.requests) if self.requests[ticket].snapshot is not None]
 
     def residents(self) -> list[Request]:
         """Requests with a lane, oldest first."""
@@ -103,9 +137,11 @@ class EngineState:
         return {ticket: request.record for ticket, request in self.requests.items() if request.record is not None}
 
     def _list_in_hand(self) -> frozenset[Handle]:
-        """Captures that were reported and are still to be published."""
-        reported = (progress.captured for progress in self.reported if isinstance(progress, PrefillDone))
-        return frozenset(point for point in reported if point is not None)
+        """Captures that were reported and are still to be published, and what paused requests go on from."""
+        points = [progress.captured for progress in self.reported if isinstance(progress, PrefillDone)]
+        points += [end.subject for end in self.ended if end.kind is TransactionKind.CAPTURE]
+        points += [request.snapshot for request in self.requests.values()]
+        return frozenset(point for point in points if point is not None)
 
     def audit(self) -> None:
         """Recount seats, queue, records and stores, and what they say of each other; AssertionError: they differ."""
@@ -122,7 +158,10 @@ class EngineState:
         owned = self._list_in_hand().union(self.resources.list_points())
         assert owned == set(self.program.list_points()), "points and their owners differ (V-02)"
         assert self.resources.list_users() == self._list_users(), "records and their users differ (V-09)"
-        flying = [request for request in self.by_sequence.values() if request.in_flight]
+        for ticket, request in self.requests.items():
+            held = request.phase is Phase.PAUSED or request.snapshot is None
+            assert held, f"K1: ticket {ticket} is {request.phase.value} and holds a snapshot"
+        flying = [r for r in self.by_sequence.values() if r.in_flight and r.ticket != self.capturing]
         drawing = sum(request.phase is Phase.DECODE for request in flying)
         assert drawing == self.draws_in_flight, "draws in flight differ"
         assert len(flying) - drawing == (self.prefill_in_flight is not None), "prefill in flight differs"

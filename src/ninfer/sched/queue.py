@@ -1,12 +1,15 @@
-"""Waiting requests: fresh ones first in, first out; paused ones by their original ticket.
+"""Waiting requests: fresh ones first in, first out with bounded overtaking; paused ones by their original ticket.
 
-Knows tickets and capacity events. A request that failed under an event is not asked again until a new one (J2, J9).
+Knows tickets and capacity events. A request that failed under an event is not asked again until a new one, so that a
+scan which was broken off goes on behind those already asked (J2, J9). A blocked fresh request is passed by at most C
+younger ones (V-10); then everybody behind it waits until it has started.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
+from itertools import islice
 
 from ninfer.base.ids import Ticket
 
@@ -14,10 +17,12 @@ from ninfer.base.ids import Ticket
 class WaitingQueue:
     """Tickets that wait for a lane or for room. Tickets are handed out in order of arrival."""
 
-    __slots__ = ("_event", "_failed_at", "_fresh", "_paused")
+    __slots__ = ("_event", "_failed_at", "_fresh", "_most_passes", "_paused")
 
-    def __init__(self) -> None:
-        self._fresh: OrderedDict[Ticket, None] = OrderedDict()
+    def __init__(self, most_passes: int) -> None:
+        """`most_passes`: C, by how many younger requests a blocked one may be passed, and how far a scan looks."""
+        self._most_passes = most_passes
+        self._fresh: OrderedDict[Ticket, int] = OrderedDict()  # with the number of younger ones that passed it
         self._paused: list[Ticket] = []
         self._failed_at: dict[Ticket, int] = {}
         self._event = 0
@@ -40,7 +45,7 @@ class WaitingQueue:
     def arrive(self, ticket: Ticket) -> None:
         """A new request joins at the end."""
         assert not self._fresh or next(reversed(self._fresh)) < ticket, "tickets arrive in order"
-        self._fresh[ticket] = None
+        self._fresh[ticket] = 0
 
     def pause(self, ticket: Ticket) -> None:
         """A resident lost its lane. Its own release is no reason to try it again (J9)."""
@@ -50,8 +55,18 @@ class WaitingQueue:
         self._event += 1
         self._failed_at[ticket] = self._event
 
+    def start(self, ticket: Ticket) -> None:
+        """It got a lane. A fresh one has passed every older fresh one, and only that counts: failed tries are free."""
+        if ticket in self._fresh:
+            for older in self._fresh:
+                if older == ticket:
+                    break
+                self._fresh[older] += 1
+                assert self._fresh[older] <= self._most_passes, f"V-10: ticket {older} was passed too often"
+        self.leave(ticket)
+
     def leave(self, ticket: Ticket) -> None:
-        """Started, resumed, cancelled or timed out."""
+        """Cancelled or timed out."""
         self._failed_at.pop(ticket, None)
         if ticket in self._fresh:
             del self._fresh[ticket]
@@ -67,9 +82,20 @@ class WaitingQueue:
         self._failed_at[ticket] = self._event
 
     def find_fresh(self) -> Ticket | None:
-        """The head of the fresh queue, unless it failed under the present event."""
-        head = next(iter(self._fresh), None)
-        return head if head is not None and self._may_try(head) else None
+        """The next of a scan over the head and up to C more: the oldest that was not tried under the present event.
+
+        Nobody is looked at behind a request that has been passed C times.
+        """
+        for ticket, passes in islice(self._fresh.items(), self._most_passes + 1):
+            if self._may_try(ticket):
+                return ticket
+            if passes >= self._most_passes:
+                return None
+        return None
+
+    def count_passes(self, ticket: Ticket) -> int:
+        """How many younger requests have started before this waiting fresh one."""
+        return self._fresh[ticket]
 
     def find_paused(self) -> Ticket | None:
         """The oldest paused request, unless it failed under the present event."""
@@ -81,6 +107,7 @@ class WaitingQueue:
         assert self._paused == sorted(set(self._paused)), "paused tickets out of order"
         assert list(self._fresh) == sorted(self._fresh), "fresh tickets out of order"
         assert not set(self._fresh) & set(self._paused), "a ticket waits twice"
+        assert all(0 <= passes <= self._most_passes for passes in self._fresh.values()), "V-10: passed too often"
         assert set(self._failed_at) <= set(self._fresh) | set(self._paused), "memory of a ticket that left"
 
     def _may_try(self, ticket: Ticket) -> bool:

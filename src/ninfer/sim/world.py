@@ -140,7 +140,7 @@ class World:
         self._clock = ManualClock()
         self._live: list[Caller] = []
         self._cycle = 0
-        self._oldest_queued = -1
+        self._passes: dict[int, int] = {}
         self._contained = _Contained()
         self._device = SimDevice(
             slots=spec.slots,
@@ -339,12 +339,12 @@ class World:
             assert sequence not in lacking, f"C9: {ticket} lacked room for its rebuild"
 
     def _check_order(self) -> None:
-        """Fresh requests start first in, first out (J2); one binds and one recovers at most (V-07)."""
+        """A waiting request is passed by at most C younger ones (J2, V-10); one bind is under way at most (V-07)."""
         waiting = [caller.ticket for caller in self._live if not caller.events]
-        started = [caller.ticket for caller in self._live if caller.events and not caller.told]
-        for caller in self._live:
-            if caller.ticket in started and not caller.has_ended:
-                assert not waiting or caller.ticket < waiting[0], f"J2: {caller.ticket} passed {waiting[0]}"
+        started = [caller.ticket for caller in self._live if caller.find_start() is not None and not caller.told]
+        for ticket in waiting:
+            self._passes[ticket] = self._passes.get(ticket, 0) + sum(younger > ticket for younger in started)
+            assert self._passes[ticket] <= self.spec.lanes, f"V-10: {ticket} was passed {self._passes[ticket]} times"
         binding = [request for request in self._state.requests.values() if request.phase is Phase.BINDING]
         assert len(binding) <= 1, "V-07: two binds are under way"
 

@@ -377,3 +377,18 @@ def test_a_newcomer_paused_before_its_turn_is_not_asked(monkeypatch: pytest.Monk
     for caller in callers:
         caller.check_output()
         assert caller.finished.reason is FinishReason.LENGTH
+
+
+def test_a_blocked_request_is_passed_by_at_most_as_many_as_there_are_lanes() -> None:
+    """[J2], V-10: what cannot start yet lets two smaller ones by, then everybody behind it waits."""
+    engine = SimEngine(lanes=2, pages=10)
+    holder = engine.submit(filler(520, 1), 50)
+    engine.turn(12)
+    blocked = engine.submit(filler(200, 2), 2)
+    small = [engine.submit(filler(20, 3 + index), 2) for index in range(4)]
+    while holder.end is None:
+        engine.turn()
+    assert [caller.end is not None for caller in (blocked, *small)] == [False, True, True, False, False]
+    engine.run()
+    for caller in (holder, blocked, *small):
+        caller.check_output()
