@@ -59,6 +59,7 @@ def make_core(parts: EngineParts) -> EngineCore:
         Cycle(state),
         decoder=parts.frontend.detokenizer,
         max_queue=options.max_queue,
+        vocab_tokens=parts.device.facts.vocab_tokens,
         device_wait=parts.device.wait,
     )
 

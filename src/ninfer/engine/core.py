@@ -24,7 +24,7 @@ from .cycle import Cycle
 from .errorlog import log_error, name_error
 from .publish import Publication
 from .request import Interrupt, Request
-from .stops import StopWatch, TextDecoder
+from .stops import StopWatch, TextDecoder, forbid
 
 _log = logging.getLogger("ninfer.engine")
 _DEVICE_WAIT_S = 0.02
@@ -75,12 +75,15 @@ class EngineCore:
         *,
         decoder: Callable[[], TextDecoder],
         max_queue: int,
+        vocab_tokens: int,
         device_wait: Callable[[float], None],
     ) -> None:
-        """`decoder`: a fresh text decoder for each request. `device_wait`: blocks until the device may have news."""
+        """`decoder`: a fresh text decoder for each request. `vocab_tokens`: ids that can be drawn. `device_wait`: returns
+        when the device may have news."""
         self._cycle = cycle
         self._state = cycle.state
         self._decoder = decoder
+        self._vocab_tokens = vocab_tokens
         self._most_live = max_queue + self._state.settings.lane_count
         self._device_wait = device_wait
         self._lock = threading.Lock()
@@ -111,23 +114,35 @@ class EngineCore:
         params: SamplingParams,
         *,
         max_tokens: int | None = None,
+        min_tokens: int = 0,
         stop: Sequence[str] = (),
+        stop_token_ids: Sequence[int] = (),
         logprobs: int | None = None,
         ignore_eos: bool = False,
         sink: OutputSink,
     ) -> RequestHandle:
         """Queue a request. The plan's buffers belong to the engine from here on.
 
-        `max_tokens` is cut to what the context leaves. Raises BadInput, Overloaded, or DeviceFailure when the engine
-        has failed. `sink` is called on the control thread, must return at once and must not raise.
+        `max_tokens` is cut to what the context leaves; within the first `min_tokens` nothing stops. `stop_token_ids`
+        stop beside the model's own, which alone `ignore_eos` switches off. Raises BadInput, Overloaded, or
+        DeviceFailure when the engine has failed. `sink` is called on the control thread, must return at once and must
+        not raise.
         """
         prompt_tokens = len(plan.tokens)
         _check_whole("max_tokens", max_tokens, 1)
         budget = _check_budget(prompt_tokens, max_tokens, self.max_context)
-        _check_stop(stop)
+        _check_floor(min_tokens, max_tokens)
+        _check_stop(stop, stop_token_ids, self._vocab_tokens)
         _check_whole("logprobs", logprobs, 0)
-        stops = frozenset[int]() if ignore_eos else plan.stop_token_ids
-        watch = StopWatch(self._decoder(), stop_token_ids=stops, stop_strings=stop, budget_tokens=budget)
+        stops = frozenset(stop_token_ids).union(() if ignore_eos else plan.stop_token_ids)
+        watch = StopWatch(
+            self._decoder(),
+            stop_token_ids=stops,
+            stop_strings=stop,
+            budget_tokens=budget,
+            min_tokens=min_tokens,
+            early_mask=forbid(stops, self._vocab_tokens) if min_tokens and stops else None,
+        )
         publication = Publication(sink, self._state.clock, prompt_tokens)
         history = History(plan.tokens, plan.digests)
         with self._lock:
@@ -276,8 +291,18 @@ def _check_whole(name: str, value: object, low: int) -> None:
         raise BadInput(f"{name} must be at least {low}", param=name)
 
 
-def _check_stop(stop: Sequence[object]) -> None:
+def _check_floor(min_tokens: int, max_tokens: int | None) -> None:
+    _check_whole("min_tokens", min_tokens, 0)
+    if max_tokens is not None and min_tokens > max_tokens:
+        raise BadInput("min_tokens must not be larger than max_tokens", param="min_tokens")
+
+
+def _check_stop(stop: Sequence[object], token_ids: Sequence[object], vocab_tokens: int) -> None:
     if not all(isinstance(text, str) for text in stop):
         raise BadInput("stop must hold strings", param="stop", code="invalid_type")
     if not all(stop):
         raise BadInput("stop strings must not be empty", param="stop")
+    for token_id in token_ids:
+        if isinstance(token_id, bool) or not isinstance(token_id, int) or not 0 <= token_id < vocab_tokens:
+            message = f"stop_token_ids: {token_id!r} is not a token id in [0, {vocab_tokens})"
+            raise BadInput(message, param="stop_token_ids")

@@ -142,7 +142,9 @@ class Engine:
         template_kwargs: Mapping[str, object] = MappingProxyType({}),
         session: str | None = None,
         max_tokens: int | None = None,
+        min_tokens: int = 0,
         stop: str | Sequence[str] = (),
+        stop_token_ids: Sequence[int] = (),
         logprobs: int | None = None,
         ignore_eos: bool = False,
         seed: int | None = None,
@@ -162,7 +164,9 @@ class Engine:
             plan,
             params,
             max_tokens=max_tokens,
+            min_tokens=min_tokens,
             stop=(stop,) if isinstance(stop, str) else tuple(stop),
+            stop_token_ids=stop_token_ids,
             logprobs=logprobs,
             ignore_eos=ignore_eos,
             sink=stream.sink,
@@ -176,14 +180,24 @@ class Engine:
         params: SamplingParams,
         *,
         max_tokens: int | None = None,
+        min_tokens: int = 0,
         stop: Sequence[str] = (),
+        stop_token_ids: Sequence[int] = (),
         logprobs: int | None = None,
         ignore_eos: bool = False,
         sink: OutputSink,
     ) -> RequestHandle:
         """Queue exact input; `sink` gets the events on the control thread. See `EngineCore.submit`."""
         return self.core.submit(
-            plan, params, max_tokens=max_tokens, stop=stop, logprobs=logprobs, ignore_eos=ignore_eos, sink=sink
+            plan,
+            params,
+            max_tokens=max_tokens,
+            min_tokens=min_tokens,
+            stop=stop,
+            stop_token_ids=stop_token_ids,
+            logprobs=logprobs,
+            ignore_eos=ignore_eos,
+            sink=sink,
         )
 
     def drain(self, timeout_s: float) -> bool:

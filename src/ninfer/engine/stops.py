@@ -3,6 +3,8 @@
 Knows token ids and text. A stop string is looked for in the raw text, markers of thinking and tool calls included.
 The first stop string that becomes complete ends the output; of several that complete with the same character the one
 that starts first wins. That rule reads one character at a time, so the split into tokens changes nothing (SAMP-01).
+Within the first `min_tokens` tokens nothing stops: stop tokens are masked at the draw, and a stop string that such a
+token completes is plain text.
 """
 
 from __future__ import annotations
@@ -97,18 +99,48 @@ class Verdict:
     stop_token: int | None = None
 
 
+def forbid(token_ids: frozenset[int], vocab_tokens: int) -> bytes:
+    """Packed bits over the vocabulary, little-endian within a byte: all but these ids."""
+    mask = bytearray(b"\xff" * -(-vocab_tokens // 8))
+    for token_id in token_ids:
+        mask[token_id // 8] &= ~(1 << token_id % 8)
+    return bytes(mask)
+
+
 class StopWatch:
     """The stop rules of one request, with the text and tokens that are not decided yet.
 
     A token is published when its text is: one that lies wholly inside a stop string never is.
     """
 
-    __slots__ = ("_automaton", "_budget", "_decoder", "_drawn", "_held", "_released", "_seen", "_state", "_stops")
+    __slots__ = (
+        "_automaton",
+        "_budget",
+        "_decoder",
+        "_drawn",
+        "_early_mask",
+        "_held",
+        "_min_tokens",
+        "_released",
+        "_seen",
+        "_state",
+        "_stops",
+    )
 
     def __init__(
-        self, decoder: TextDecoder, *, stop_token_ids: frozenset[int], stop_strings: Sequence[str], budget_tokens: int
+        self,
+        decoder: TextDecoder,
+        *,
+        stop_token_ids: frozenset[int],
+        stop_strings: Sequence[str],
+        budget_tokens: int,
+        min_tokens: int = 0,
+        early_mask: bytes | None = None,
     ) -> None:
+        """`early_mask`: what may be drawn as one of the first `min_tokens` tokens."""
         assert budget_tokens >= 1
+        self._min_tokens = min_tokens
+        self._early_mask = early_mask
         self._decoder = decoder
         self._stops = stop_token_ids
         self._automaton = StopStrings(stop_strings) if stop_strings else None
@@ -118,6 +150,11 @@ class StopWatch:
         self._held = ""
         self._released = 0  # characters published so far
         self._seen: deque[tuple[int, TokenOut]] = deque()  # tokens held back, and where the text of each starts
+
+    @property
+    def mask(self) -> bytes | None:
+        """What the next draw may give; None: anything."""
+        return self._early_mask if self._drawn < self._min_tokens else None
 
     def preview(self, run: RunResult) -> Verdict:
         """Read a run up to its first stop. What lies behind it is neither accepted nor remembered."""
@@ -155,7 +192,7 @@ class StopWatch:
         for index, character in enumerate(piece):
             state = self._automaton.step(state, character)
             found = self._automaton.match(state)
-            if found is not None:
+            if found is not None and self._drawn > self._min_tokens:
                 end = len(self._held) + index + 1
                 kept = text[: end - len(found)]
                 self._release(kept, tokens)

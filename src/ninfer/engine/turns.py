@@ -157,7 +157,7 @@ class Turns:
             params,
             uniform(params.seed, len(request.ledger), DrawPurpose.TOKEN) if not params.is_greedy else 0.0,
             request.output_view() if params.counts_output else None,
-            None,
+            request.watch.mask,
             request.logprobs,
         )
 

@@ -18,7 +18,7 @@ from ninfer.base.events import Arrived, Cancelled, DeviceFailed, Ended, Paused, 
 from ninfer.base.identity import PrefixDigests
 from ninfer.base.ids import Ticket
 from ninfer.base.outcome import Shortfall
-from ninfer.base.pools import DEVICE_POOLS, PAGE_TOKENS, Pool
+from ninfer.base.pools import PAGE_TOKENS, Pool
 from ninfer.engine.core import EngineCore
 from ninfer.engine.cycle import Cycle
 from ninfer.engine.draws import uniform
@@ -32,7 +32,7 @@ from ninfer.resource.reclaim import Right
 from ninfer.sched.members import Members
 
 from .check import Caller, check_caller
-from .device import SimDevice
+from .device import SIM_PAGE_BYTES, SIM_STATE_BYTES, SimDevice
 from .faults import Counts, FaultPlan, WatchedProgram, draw_faults
 from .workload import VOCAB_TOKENS, Ask, Workload, WorkloadSpec, draw_workload, letter
 
@@ -56,6 +56,7 @@ class WorldSpec:
     max_context: int
     chunk_tokens: int
     longest_run: int
+    host_bytes: int
     max_queue: int
     keeps_points: bool
     check_every: int
@@ -95,12 +96,19 @@ def draw_world(seed: int) -> WorldSpec:
         max_context=max_context,
         chunk_tokens=chance.choice(chunks),
         longest_run=longest_run,
+        host_bytes=_draw_host(chance, lanes, pages),
         max_queue=chance.choice((4, 64, 64, 64)),
         keeps_points=chance.random() < 0.95,
         check_every=chance.choice((1, 4, 16)),
         workload=workload,
         faults=faults,
     )
+
+
+def _draw_host(chance: random.Random, lanes: int, pages: int) -> int:
+    """None, room for a few blocks, for about a device full, or for several."""
+    images, blocks = chance.choice(((0, 0), (1, 2), (lanes, pages // 4), (2 * lanes, pages), (8 * lanes, 4 * pages)))
+    return images * SIM_STATE_BYTES + blocks * SIM_PAGE_BYTES
 
 
 class Letters:
@@ -122,6 +130,8 @@ class Seats:
     residents: frozenset[Ticket]
     paused: frozenset[Ticket]
     protected: frozenset[Ticket]
+    binding: frozenset[Ticket]
+    """One whose restore fails loses its lane again (L3)."""
 
 
 class WorldFailure(Exception):
@@ -150,9 +160,10 @@ class World:
             check_every=spec.check_every,
             longest_run=spec.longest_run,
             uniforms=uniform,
+            host_bytes=spec.host_bytes,
         )
         program = WatchedProgram(
-            Program(self._device),
+            Program(self._device, self._device),
             self.counts,
             refused_share=spec.faults.refused_share,
             seed=spec.seed,
@@ -170,7 +181,11 @@ class World:
         )
         self._state = EngineState(settings, program, self._resources, self._clock, Members(spec.lanes))
         self._core = EngineCore(
-            Cycle(self._state), decoder=Letters, max_queue=spec.max_queue, device_wait=self._device.wait
+            Cycle(self._state),
+            decoder=Letters,
+            max_queue=spec.max_queue,
+            vocab_tokens=VOCAB_TOKENS,
+            device_wait=self._device.wait,
         )
 
     def run(self) -> None:
@@ -321,12 +336,13 @@ class World:
     def _seats(self) -> Seats:
         state = self._state
         paused = frozenset(ticket for ticket, request in state.requests.items() if request.phase is Phase.PAUSED)
-        return Seats(frozenset(state.members.by_ticket()), paused, state.protected())
+        binding = frozenset(() if state.binding is None else (state.binding,))
+        return Seats(frozenset(state.members.by_ticket()), paused, state.protected(), binding)
 
     def _check_turns(self, before: Seats, after: Seats) -> None:
         """The youngest that may be was paused (J4), the oldest resumed (J5), with a full permit (C9)."""
         bystanders = (before.residents & after.residents) - before.protected - after.protected
-        for ticket in sorted(before.residents & after.paused):
+        for ticket in sorted((before.residents & after.paused) - before.binding):
             assert all(other < ticket for other in bystanders), (
                 f"J4: {ticket} was paused, {sorted(bystanders)} were not"
             )
@@ -375,7 +391,7 @@ class World:
         assert len(self._state.members) == 0
         assert len(self._state.queue) == 0
         before = replace(self.counts)
-        for pool in DEVICE_POOLS:
+        for pool in Pool:
             occupancy = self._program.occupancy()
             if occupancy.free[pool] < occupancy.capacity[pool]:
                 gap = Shortfall(pool, occupancy.capacity[pool], occupancy.free[pool])

@@ -123,20 +123,29 @@ class SimEngine:
         queue_timeout_s: float = 600,
         request_timeout_s: float = 3600,
         audit: bool = True,
+        host: int = 0,
+        pools: Sequence[Pool] = (Pool.MAIN_KV,),
     ) -> None:
         self.device = SimDevice(
             slots=2 * lanes if slots is None else slots,
-            pages={Pool.MAIN_KV: pages},
+            pages=dict.fromkeys(pools, pages),
             vocab_tokens=VOCAB,
             script=script,
             faults=faults or SimFaults(seed=seed, delay_polls=delay_polls),
+            host_bytes=host,
         )
         self.clock = ManualClock()
-        self.program = Program(self.device)
+        self.program = Program(self.device, self.device)
         self.resources = ResourceManager(self.program, keeps_points=reuse, lane_count=lanes)
         settings = CycleSettings(max_context, lanes, chunk, queue_timeout_s, request_timeout_s, int(audit))
         self.state = EngineState(settings, self.program, self.resources, self.clock, Members(lanes))
-        self.core = EngineCore(Cycle(self.state), decoder=Letters, max_queue=max_queue, device_wait=self.device.wait)
+        self.core = EngineCore(
+            Cycle(self.state),
+            decoder=Letters,
+            max_queue=max_queue,
+            vocab_tokens=VOCAB,
+            device_wait=self.device.wait,
+        )
 
     def submit(
         self,
@@ -148,11 +157,20 @@ class SimEngine:
         stops: frozenset[int] = frozenset(),
         stop: Sequence[str] = (),
         logprobs: int | None = None,
+        min_tokens: int = 0,
+        stop_token_ids: Sequence[int] = (),
     ) -> Caller:
         caller = Caller(list(prompt), params)
         plan = make_plan(prompt, recovery, stops=stops)
         caller.handle = self.core.submit(
-            plan, params, max_tokens=max_tokens, stop=stop, logprobs=logprobs, sink=caller.events.append
+            plan,
+            params,
+            max_tokens=max_tokens,
+            min_tokens=min_tokens,
+            stop=stop,
+            stop_token_ids=stop_token_ids,
+            logprobs=logprobs,
+            sink=caller.events.append,
         )
         return caller
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from sim_engine import GREEDY, VOCAB, Caller, SimEngine, filler
 
+from ninfer.base.errors import BadInput
 from ninfer.engine.draws import uniform
 from ninfer.ports.output import FinishReason, OutputDelta, PrefillProgress, RestorePath
 from ninfer.ports.sampling import SamplingParams
@@ -301,3 +303,32 @@ def test_a_run_repeats_itself() -> None:
 
 def test_draws_of_one_request_never_share_a_number() -> None:
     assert len({uniform(3, position) for position in range(1000)}) == 1000
+
+
+def test_stop_tokens_wait_for_the_floor() -> None:
+    """The model's stop tokens and the request's own are masked until `min_tokens` stand; then each one stops."""
+    engine = SimEngine()
+    prompt = filler(100, 5)
+    free = engine.ask(prompt, 12).tokens
+    stops = frozenset(free[:4:2])  # would stop at the first token
+    assert len(engine.ask(prompt, 12, stops=stops).tokens) == 1
+    own = engine.submit(prompt, 12, stops=frozenset({free[0]}), stop_token_ids=[free[2]], min_tokens=7)
+    engine.run()
+    assert len(own.tokens) >= 7
+    assert not stops.intersection(own.tokens[:7])
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"min_tokens": -1}, "min_tokens"),
+        ({"min_tokens": True}, "min_tokens"),
+        ({"min_tokens": 9}, "min_tokens"),
+        ({"stop_token_ids": [VOCAB]}, "stop_token_ids"),
+        ({"stop_token_ids": [1.5]}, "stop_token_ids"),
+    ],
+)
+def test_a_floor_that_cannot_be_kept_is_refused(fields: dict[str, Any], param: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        SimEngine().submit(filler(20, 1), 8, **fields)
+    assert refused.value.param == param

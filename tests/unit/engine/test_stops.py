@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ninfer.base.ids import LaneId
-from ninfer.engine.stops import StopStrings, StopWatch
+from ninfer.engine.stops import StopStrings, StopWatch, forbid
 from ninfer.ports.device import RunResult
 from ninfer.ports.output import FinishReason
 from ninfer.ports.sampling import TokenLogprobs
@@ -179,3 +179,41 @@ def test_thousands_of_stop_strings_cost_a_step_a_character() -> None:
     for character in "x" * 10_000 + "stop-4999-":
         state = stops.step(state, character)
     assert stops.match(state) == "stop-4999-"
+
+
+@pytest.mark.parametrize("text", ["xSTOPySTOPz", "STSTOPSTOP!", "éSTOP修STOP"])
+def test_a_floor_leaves_early_stop_strings_in_the_text(text: str) -> None:
+    """A string that a token within the floor completes is text; one completed by a later token stops."""
+    pieces = cut(text.encode(), range(len(text.encode())))
+    for floor in range(len(pieces) + 1):
+        watched = StopWatch(
+            Pieces(pieces), stop_token_ids=frozenset({END}), stop_strings=["STOP"], budget_tokens=99, min_tokens=floor
+        )
+        said, seen = "", None
+        for token_id in [*range(len(pieces)), END]:
+            verdict = watched.preview(RunResult(LaneId(0), (token_id,)))
+            said += verdict.text
+            if verdict.reason is not None:
+                seen = verdict.stop_string
+                break
+        ends = [len(text[: at + 4].encode()) for at in range(len(text)) if text.startswith("STOP", at)]
+        late = [end for end in ends if end > floor]
+        assert seen == ("STOP" if late else None)
+        assert said == (text.encode()[: late[0] - 4].decode() if late else text)
+
+
+def test_the_floor_masks_stop_tokens_and_only_them() -> None:
+    watched = StopWatch(
+        Pieces([b"a", b"b"]),
+        stop_token_ids=frozenset({3, 9}),
+        stop_strings=[],
+        budget_tokens=9,
+        min_tokens=2,
+        early_mask=forbid(frozenset({3, 9}), 11),
+    )
+    for token_id in (0, 1):
+        mask = watched.mask
+        assert mask is not None
+        assert [token for token in range(11) if not mask[token // 8] >> token % 8 & 1] == [3, 9]
+        watched.preview(RunResult(LaneId(0), (token_id,)))
+    assert watched.mask is None
