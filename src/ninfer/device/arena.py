@@ -19,8 +19,8 @@ class Arena:
     `images`: uint8 [slots, state_bytes], whole StateImages. `kv`: per pool [pages, layers, 2, Hk, 64, D].
     """
 
-    def __init__(self, geometry: ModelGeometry, layout: DeviceLayout) -> None:
-        self._bytes = torch.empty(layout.arena_bytes, dtype=torch.uint8)
+    def __init__(self, geometry: ModelGeometry, layout: DeviceLayout, device: torch.device | None = None) -> None:
+        self._bytes = torch.empty(layout.arena_bytes, dtype=torch.uint8, device=device)
         dtype = TORCH_DTYPES[layout.numeric_format]
         states = layout.states
         self.images = self._bytes[states.offset : states.stop].view(states.blocks, states.block_bytes)

@@ -69,7 +69,7 @@ def _build_decode(rows: tuple[UnitRow, ...], model: HybridModel, kv: Tensor) -> 
     run = DecodePass(
         rotary=model.step_rotary_tables([tuple(row.positions) for row in rows]),
         pages=plan_decode(kv, page_ids, [row.start + 1 for row in rows]),
-        slots=step_slots(read_slots, write_slots),
+        slots=step_slots(read_slots, write_slots, kv.device),
     )
     fresh = tuple(row.write_slot for row in rows if row.read_slot is None)
     return DecodeInputs(torch.tensor([row.token_ids[0] for row in rows]), run, fresh)

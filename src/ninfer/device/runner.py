@@ -35,7 +35,7 @@ class Runner:
 
     def draw_tokens(self, rows: Sequence[SampleRow]) -> tuple[RunResult, ...]:
         """One token per row, from the tail hidden rows kept in their slots: one product with the head for all (D9)."""
-        slots = torch.tensor([row.slot for row in rows])
+        slots = torch.tensor([row.slot for row in rows], device=self._memory.kv.device)
         tails = self._memory.states.tail.index_select(0, slots)
         logits = self._model.logits(tails.to(self._model.activations))
         if not bool(logits.sum().isfinite()):

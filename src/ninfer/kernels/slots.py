@@ -31,12 +31,12 @@ class RowsApart:
 StepSlots = RowInPlace | RowsApart
 
 
-def step_slots(read: Sequence[int], write: Sequence[int]) -> StepSlots:
-    """From plain numbers. Write slots differ from each other."""
+def step_slots(read: Sequence[int], write: Sequence[int], device: torch.device | None = None) -> StepSlots:
+    """From plain numbers, for states on `device`. Write slots differ from each other."""
     assert len(set(write)) == len(write), "two rows write one slot"
     if len(read) == 1 and read[0] == write[0]:
         return RowInPlace(read[0])
-    return RowsApart(torch.tensor(read), torch.tensor(write))
+    return RowsApart(torch.tensor(read, device=device), torch.tensor(write, device=device))
 
 
 def load_rows(states: Tensor, slots: StepSlots) -> Tensor:

@@ -54,11 +54,11 @@ class HybridModel:
 
     def embed(self, token_ids: Tensor) -> Tensor:
         """int [N] -> a fresh residual [N, H]."""
-        return self.embedding.index_select(0, token_ids).to(self.activations)
+        return self.embedding.index_select(0, token_ids.to(self.embedding.device)).to(self.activations)
 
     def rotary_tables(self, positions: Tensor) -> RotaryTables:
         """int [3, N] -> tables for one pass."""
-        return rotary_tables(positions, self.rotary)
+        return rotary_tables(positions.to(self.rotary.axes.device), self.rotary)
 
     def step_rotary_tables(self, positions: Sequence[tuple[int, ...]]) -> RotaryTables:
         """N triples of plain numbers -> tables for a step; looked up where the axes are equal, as for text."""
@@ -66,7 +66,7 @@ class HybridModel:
             known = known_tables([time for time, _, _ in positions], self.rotary)
             if known is not None:
                 return known
-        return rotary_tables(torch.tensor(positions).t(), self.rotary)
+        return self.rotary_tables(torch.tensor(positions).t())
 
     def forward(
         self, x: Tensor, run: Pass, memory: Memory, on_layer: Callable[[int, Tensor], None] | None = None

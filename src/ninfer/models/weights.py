@@ -6,7 +6,7 @@ then one tensor after the other is copied into place, converted on the way.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,6 +76,19 @@ def load_weights(
     return loaded
 
 
+def fill_weights(
+    geometry: ModelGeometry, dtype: torch.dtype, make: Callable[[str, tuple[int, ...]], Tensor]
+) -> LoadedModel:
+    """A model without files and without MTP: each checkpoint tensor, experts stacked, is made by name and shape."""
+    stacked = [f"{geometry.tensor_root}layers.{i}.mlp.experts.gate_up_proj" for i in range(len(geometry.layers))]
+    layout = _Layout(geometry, stacked, dtype)
+    loaded = LoadedModel(layout.lay_model(), None)
+    for name, place in layout.places.items():
+        place.write(make(name, place.shape))
+        layout.finish(place)
+    return loaded
+
+
 def list_tensor_shapes(geometry: ModelGeometry) -> dict[str, tuple[int, ...]]:
     """Every tensor of a complete checkpoint of the text model and its MTP layer, experts one by one."""
     layout = _Layout(geometry, {}, torch.bfloat16)
@@ -104,7 +117,7 @@ def _check_names(layout: _Layout, entries: dict[str, TensorEntry], model_dir: Pa
 class _Layout:
     """Lays out all parameters of one geometry and remembers where each checkpoint tensor goes."""
 
-    def __init__(self, geometry: ModelGeometry, entries: dict[str, TensorEntry], dtype: torch.dtype) -> None:
+    def __init__(self, geometry: ModelGeometry, entries: Collection[str], dtype: torch.dtype) -> None:
         self.geometry = geometry
         self.places: dict[str, _Place] = {}
         self._entries = entries

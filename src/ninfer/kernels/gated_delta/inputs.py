@@ -30,12 +30,12 @@ def delta_inputs(
     """mixed [N, 2 * Hk * Dk + Hv * Dv], b, a [N, Hv], decay_rate = -exp(A_log) [Hv], dt_bias [Hv]."""
     rows, width = mixed.shape[0], 2 * key_heads * key_dim
     qk = mixed[:, :width].view(rows, 2 * key_heads, key_dim)
-    qk = qk / torch.hypot(torch.linalg.vector_norm(qk, 2, -1, True), _unit_floor(mixed.dtype))
+    qk = qk / torch.hypot(torch.linalg.vector_norm(qk, 2, -1, True), _unit_floor(mixed.dtype, mixed.device))
     v = mixed[:, width:].view(rows, decay_rate.shape[0], -1)
     log_decay = softplus(a + dt_bias).mul_(decay_rate)
     return DeltaInputs(qk[:, :key_heads], qk[:, key_heads:], v, log_decay, b.sigmoid())
 
 
 @cache
-def _unit_floor(dtype: torch.dtype) -> Tensor:
-    return torch.tensor(math.sqrt(_UNIT_EPS), dtype=dtype)
+def _unit_floor(dtype: torch.dtype, device: torch.device) -> Tensor:
+    return torch.tensor(math.sqrt(_UNIT_EPS), dtype=dtype, device=device)

@@ -43,7 +43,7 @@ class DenseWeight:
 
     def pack(self, *, keep_rows: bool = False) -> None:
         """Bring a filled weight into its fast order. `keep_rows`: somebody still reads the views `rows` gave."""
-        if self.dtype != torch.bfloat16 or not can_pack() or not self._fits_fp16():
+        if self.dtype != torch.bfloat16 or self._matrix.is_cuda or not can_pack() or not self._fits_fp16():
             return
         blocks = self._matrix.t().split(max(_BLOCK_ELEMENTS // self.in_features, 1))
         self._packed = tuple(torch.ops.quantized.linear_prepack_fp16(block.float(), None) for block in blocks)

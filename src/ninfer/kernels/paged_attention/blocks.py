@@ -46,5 +46,5 @@ def write_tokens(pool: Tensor, layer: int, shape: PoolShape, rows: Tensor, k: Te
 
 def token_rows(page_ids: Tensor, inside: Tensor, shape: PoolShape) -> Tensor:
     """Rows of layer 0 of N tokens: page ids int64 [N], place in the page int64 [N] -> int64 [N * 2 * Hk]."""
-    first = (page_ids * shape.page_blocks).unsqueeze(1) + torch.arange(shape.layer_blocks)
+    first = (page_ids * shape.page_blocks).unsqueeze(1) + torch.arange(shape.layer_blocks, device=page_ids.device)
     return first.mul_(PAGE_TOKENS).add_(inside.unsqueeze(1)).flatten()

@@ -52,7 +52,9 @@ def plan_decode(pool: Tensor, page_ids: Sequence[PageIds], lengths: Sequence[int
         mask = torch.zeros(len(lengths), 1, 1, longest, dtype=pool.dtype)
         for row, length in short:
             mask[row, :, :, length:] = float("-inf")
-    return DecodePages(shape, longest, short, torch.from_numpy(rows.ravel()), torch.from_numpy(blocks.ravel()), mask)
+        mask = mask.to(pool.device)
+    at_rows, at_blocks = (torch.from_numpy(x.ravel()).to(pool.device) for x in (rows, blocks))
+    return DecodePages(shape, longest, short, at_rows, at_blocks, mask)
 
 
 def attend_decode(q: Tensor, k: Tensor, v: Tensor, pool: Tensor, layer: int, where: DecodePages) -> Tensor:

@@ -29,13 +29,14 @@ class PrefillPages:
 def plan_prefill(pool: Tensor, page_ids: Tensor, start: int, tokens: int) -> PrefillPages:
     """page_ids int64 [>= pages of start + tokens]."""
     shape = PoolShape.of(pool)
-    positions = torch.arange(start, start + tokens)
-    page_ids = page_ids[: -(-(start + tokens) // PAGE_TOKENS)]
+    device = pool.device
+    positions = torch.arange(start, start + tokens, device=device)
+    page_ids = page_ids[: -(-(start + tokens) // PAGE_TOKENS)].to(device)
     rows = token_rows(page_ids[positions // PAGE_TOKENS], positions % PAGE_TOKENS, shape)
-    blocks = (page_ids * shape.page_blocks + torch.arange(shape.layer_blocks).unsqueeze(1)).flatten()
+    blocks = (page_ids * shape.page_blocks + torch.arange(shape.layer_blocks, device=device).unsqueeze(1)).flatten()
     mask = None
     if start:
-        mask = torch.full((tokens, start + tokens), float("-inf"), dtype=pool.dtype).triu_(start + 1)
+        mask = torch.full((tokens, start + tokens), float("-inf"), dtype=pool.dtype, device=device).triu_(start + 1)
     return PrefillPages(shape, start, tokens, rows, blocks, mask)
 
 

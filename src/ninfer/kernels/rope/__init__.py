@@ -61,7 +61,7 @@ def known_tables(positions: Sequence[int], rotary: Rotary) -> RotaryTables | Non
         return None
     if len(positions) == 1:
         return RotaryTables(cos[positions[0] : positions[0] + 1], sin[positions[0] : positions[0] + 1])
-    rows = torch.tensor(positions)
+    rows = torch.tensor(positions, device=cos.device)
     return RotaryTables(cos.index_select(0, rows), sin.index_select(0, rows))
 
 
