@@ -78,8 +78,8 @@ class EngineCore:
         vocab_tokens: int,
         device_wait: Callable[[float], None],
     ) -> None:
-        """`decoder`: a fresh text decoder for each request. `vocab_tokens`: ids that can be drawn. `device_wait`: returns
-        when the device may have news."""
+        """`decoder`: a fresh text decoder for each request. `vocab_tokens`: how many ids can be drawn. `device_wait`:
+        blocks until the device may have news."""
         self._cycle = cycle
         self._state = cycle.state
         self._decoder = decoder
