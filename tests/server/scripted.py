@@ -136,6 +136,8 @@ class Submitted:
     max_tokens: int
     stop: tuple[str, ...]
     logprobs: int | None
+    min_tokens: int
+    stop_token_ids: tuple[int, ...]
     script: Script
     publication: Publication
     cancelled: threading.Event = field(default_factory=threading.Event)
@@ -189,7 +191,9 @@ class ScriptedEngine:
         params: SamplingParams,
         *,
         max_tokens: int | None = None,
+        min_tokens: int = 0,
         stop: Sequence[str] = (),
+        stop_token_ids: Sequence[int] = (),
         logprobs: int | None = None,
         ignore_eos: bool = False,
         sink: OutputSink,
@@ -201,7 +205,8 @@ class ScriptedEngine:
         max_tokens = max_tokens or self.max_context - len(plan.tokens)
         script = self.script(plan) if callable(self.script) else self.script
         publication = Publication(sink, SystemClock(), len(plan.tokens))
-        request = Submitted(plan, params, max_tokens, tuple(stop), logprobs, script, publication)
+        floor, ends = min_tokens, tuple(stop_token_ids)
+        request = Submitted(plan, params, max_tokens, tuple(stop), logprobs, floor, ends, script, publication)
         self.requests.append(request)
         self._waiting.put(request)
         return request
@@ -237,9 +242,10 @@ class ScriptedEngine:
         script, publication = request.script, request.publication
         watch = StopWatch(
             _Decoder(self.frontend.token_bytes),
-            stop_token_ids=frozenset({self.frontend.id_of(b"<end>")}),
+            stop_token_ids=frozenset({self.frontend.id_of(b"<end>"), *request.stop_token_ids}),
             stop_strings=request.stop,
             budget_tokens=request.max_tokens,
+            min_tokens=request.min_tokens,
         )
         for step in self._list_steps(script):
             if request.cancelled.wait(script.step_s):

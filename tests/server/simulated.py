@@ -68,14 +68,24 @@ class SimulatedEngine:
         params: SamplingParams,
         *,
         max_tokens: int | None = None,
+        min_tokens: int = 0,
         stop: Sequence[str] = (),
+        stop_token_ids: Sequence[int] = (),
         logprobs: int | None = None,
         ignore_eos: bool = False,
         sink: OutputSink,
     ) -> RequestHandle:
         self.requests.append(Submitted(plan, params, max_tokens, tuple(stop), logprobs))
         return self._engine.core.submit(
-            plan, params, max_tokens=max_tokens, stop=stop, logprobs=logprobs, ignore_eos=ignore_eos, sink=sink
+            plan,
+            params,
+            max_tokens=max_tokens,
+            min_tokens=min_tokens,
+            stop=stop,
+            stop_token_ids=stop_token_ids,
+            logprobs=logprobs,
+            ignore_eos=ignore_eos,
+            sink=sink,
         )
 
     def _reply(self, _prompt: tuple[int, ...]) -> Runs:

@@ -51,6 +51,20 @@ from ninfer.config.secrets import read_api_keys
     help="Seconds of silence in a stream before a comment line is sent.",
 )
 @env_option(
+    "--unread-limit",
+    type=ByteCount(),
+    default="4MiB",
+    show_default=True,
+    help="Output that may wait for a client that does not read; beyond it the client is cut off.",
+)
+@env_option(
+    "--stalled-reader-timeout",
+    type=click.FloatRange(min=0.001),
+    default=60.0,
+    show_default=True,
+    help="Seconds that one write to a client may take.",
+)
+@env_option(
     "--drain-timeout",
     type=click.FloatRange(min=0.0),
     default=30.0,
@@ -84,6 +98,8 @@ def _read_server_options(given: dict[str, Any], engine: EngineOptions) -> Server
         body_limit_bytes=given["body_limit"],
         body_timeout_s=given["body_timeout"],
         ping_interval_s=given["ping_interval"],
+        unread_limit_bytes=given["unread_limit"],
+        stalled_reader_timeout_s=given["stalled_reader_timeout"],
         drain_timeout_s=given["drain_timeout"],
     )
 

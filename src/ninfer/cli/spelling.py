@@ -22,12 +22,20 @@ FLAGS: dict[str, str] = {
     "queue_timeout_s": "--queue-timeout",
     "request_timeout_s": "--request-timeout",
     "audit_every_cycles": "--audit-every",
+    "reuse": "--reuse",
     "host": "--host",
     "port": "--port",
+    "served_model_names": "--served-model-name",
+    "api_keys": "--api-key-file",
+    "cors_origins": "--cors-origin",
     "body_limit_bytes": "--body-limit",
+    "body_timeout_s": "--body-timeout",
     "ping_interval_s": "--ping-interval",
+    "unread_limit_bytes": "--unread-limit",
+    "stalled_reader_timeout_s": "--stalled-reader-timeout",
+    "drain_timeout_s": "--drain-timeout",
 }
-"""Field to option. Fields that no option sets have no entry."""
+"""Field to option. Only the model has none: it is the command's argument."""
 
 _NAMES_OF_OPTIONS = re.compile(
     r"\b(" + "|".join(re.escape(name) for name in FLAGS if "_" in name) + r")\b"  # longer names stand first

@@ -88,7 +88,11 @@ class ServerOptions:
     def __post_init__(self) -> None:
         _check(0 <= self.port <= 65535, "port", "must be 0 to 65535")
         _check(self.body_limit_bytes >= 1024, "body_limit_bytes", "must be at least 1024 bytes")
+        _check(self.body_timeout_s > 0, "body_timeout_s", "must be positive")
         _check(0 < self.ping_interval_s <= 10, "ping_interval_s", "must be in (0, 10]")
+        _check(self.unread_limit_bytes >= 1024, "unread_limit_bytes", "must be at least 1024 bytes")
+        _check(self.stalled_reader_timeout_s > 0, "stalled_reader_timeout_s", "must be positive")
+        _check(self.drain_timeout_s >= 0, "drain_timeout_s", "must not be negative")
 
 
 def _check(holds: bool, name: str, rule: str) -> None:

@@ -104,9 +104,11 @@ class TextParser(Protocol):
 class AnswerAssembler:
     """Folds the engine's events of one request into answer events."""
 
-    def __init__(self, parser: TextParser, track: TokenTrack) -> None:
+    def __init__(self, parser: TextParser, track: TokenTrack, *, single_call: bool = False) -> None:
+        """`single_call`: calls behind the first one are not delivered (TOOL-08)."""
         self._parser = parser
         self._track = track
+        self._single_call = single_call
         self._path: RestorePath | None = None
         self._calls = 0
 
@@ -141,6 +143,8 @@ class AnswerAssembler:
                 case ToolCall():
                     self._calls += 1
                     self._track.note_call()
+                    if self._single_call and self._calls > 1:
+                        continue
                     read.append(Call(event.index, event.id, event.name, event.arguments))
                 case _:
                     assert_never(event)

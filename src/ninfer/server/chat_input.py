@@ -48,6 +48,7 @@ def _read_message(message: MessageIn, path: str) -> Message:
     except ValueError:
         known = ", ".join(role.value for role in Role)
         raise invalid(f"{path}.role must be one of {known}.", param=f"{path}.role") from None
+    _check_message(message, path)
     content = _read_content(message, f"{path}.content")
     if content is None and role in (Role.USER, Role.SYSTEM, Role.DEVELOPER):
         raise invalid(f"{path}.content is missing.", param=f"{path}.content", code="missing_field")
@@ -62,6 +63,19 @@ def _read_message(message: MessageIn, path: str) -> Message:
         tool_call_id=message.tool_call_id,
         name=message.name,
     )
+
+
+def _check_message(message: MessageIn, path: str) -> None:
+    """Refuse what would be lost: the template prints neither, and no answer goes on where a message ends."""
+    given = {
+        "function_call": message.function_call is not None,
+        "audio": message.audio is not None,
+        "prefix": bool(message.prefix),
+        "partial": bool(message.partial),
+    }
+    for name, asks in given.items():
+        if asks:
+            raise unsupported(f"{path}.{name}", f"{path}.{name} is not supported by this server.")
 
 
 def _read_content(message: MessageIn, path: str) -> Content:

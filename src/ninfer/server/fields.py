@@ -33,6 +33,10 @@ def _not_zero(value: Any) -> bool:
     return value not in (0, False)
 
 
+def _not_true(value: Any) -> bool:
+    return value is not True
+
+
 def _beyond_text(value: Any) -> bool:
     return bool(value != ["text"] and value != [])
 
@@ -42,8 +46,6 @@ _REFUSED_EVERYWHERE: Mapping[str, _Asks] = {
     "best_of": _more_than_one,
     "use_beam_search": _anything,
     "length_penalty": _more_than_one,
-    "min_tokens": _not_zero,
-    "stop_token_ids": _anything,
     "bad_words": _anything,
     "allowed_token_ids": _anything,
     "logits_processors": _anything,
@@ -65,6 +67,29 @@ _REFUSED_EVERYWHERE: Mapping[str, _Asks] = {
     "dry_multiplier": _not_zero,
     "xtc_probability": _not_zero,
     "dynatemp_range": _not_zero,
+    "top_n_sigma": _anything,
+    "samplers": _anything,
+    "repeat_penalty": _more_than_one,
+    "sampling_seed": _anything,
+    "custom_logit_processor": _anything,
+    "max_new_tokens": _anything,
+    "min_new_tokens": _not_zero,
+    "n_predict": _anything,
+    "thinking_budget": _anything,
+    "thinking_token_budget": _anything,
+    "include_stop_str_in_output": _anything,
+    "no_stop_trim": _anything,
+    "skip_special_tokens": _not_true,
+    "return_token_ids": _anything,
+    "return_tokens_as_token_ids": _anything,
+    "return_hidden_states": _anything,
+    "priority": _not_zero,
+    "cache_prompt": _not_true,
+    "cache_salt": _anything,
+    "lora": _anything,
+    "lora_path": _anything,
+    "options": _anything,
+    "format": _anything,
 }
 _REFUSED_IN_CHAT: Mapping[str, _Asks] = {
     "functions": _anything,
@@ -73,18 +98,56 @@ _REFUSED_IN_CHAT: Mapping[str, _Asks] = {
     "modalities": _beyond_text,
     "prediction": _anything,
     "web_search_options": _anything,
+    "moderation": _anything,
     "continue_final_message": _anything,
     "add_generation_prompt": lambda value: value is not True,
     "echo": _anything,
     "chat_template": _anything,
     "documents": _anything,
+    "prompt": _anything,
+    "suffix": _anything,
+    "think": _anything,
+    "include_reasoning": _not_true,
+    "separate_reasoning": _not_true,
+    "stream_reasoning": _not_true,
+    "verbosity": lambda value: value != "medium",
 }
-_REFUSED_IN_COMPLETIONS: Mapping[str, _Asks] = {"echo": _anything, "suffix": _anything, "tools": _anything}
+_REFUSED_IN_COMPLETIONS: Mapping[str, _Asks] = {
+    "echo": _anything,
+    "suffix": _anything,
+    "prompt_embeds": _anything,
+    "messages": _anything,
+    "tools": _anything,
+    "tool_choice": lambda value: value not in ("auto", "none"),
+    "max_completion_tokens": _anything,
+    "top_logprobs": _anything,
+    "chat_template_kwargs": _anything,
+    "enable_thinking": _anything,
+    "reasoning_effort": lambda value: value != "none",
+}
+
+WITHOUT_EFFECT = frozenset(
+    {
+        "user",
+        "store",
+        "metadata",
+        "service_tier",
+        "safety_identifier",
+        "prompt_cache_options",
+        "prompt_cache_retention",
+    }
+)
+"""Known fields that no output depends on: accepted."""
 
 
-def list_refused() -> frozenset[str]:
-    """Names of all fields that are refused somewhere."""
-    return frozenset({"n", *_REFUSED_EVERYWHERE, *_REFUSED_IN_CHAT, *_REFUSED_IN_COMPLETIONS})
+def list_refused_in_chat() -> frozenset[str]:
+    """Names of the fields that a chat request may not use."""
+    return frozenset({*_REFUSED_EVERYWHERE, *_REFUSED_IN_CHAT, "n"})
+
+
+def list_refused_in_completions() -> frozenset[str]:
+    """The same for /v1/completions."""
+    return frozenset({*_REFUSED_EVERYWHERE, *_REFUSED_IN_COMPLETIONS, "n"})
 
 
 def check_chat_fields(fields: Mapping[str, msgspec.Raw]) -> None:

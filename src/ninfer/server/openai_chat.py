@@ -13,6 +13,8 @@ from ninfer.server.route import Context, Job
 from ninfer.server.sampling import (
     check_budget,
     check_context,
+    check_floor,
+    check_stop_tokens,
     clamp_budget,
     read_logprobs,
     read_sampling,
@@ -37,6 +39,8 @@ def prepare_chat(body: bytes, context: Context) -> Job:
     if budget is None:
         budget_name, budget = "max_tokens", fields.max_tokens
     check_budget(budget, budget_name)
+    check_floor(fields.min_tokens, budget)
+    check_stop_tokens(fields.stop_token_ids, frontend.vocab_size)
     chat = read_chat(fields, context.session or fields.prompt_cache_key)
     plan = frontend.plan_chat(chat)
     max_context = context.engine.max_context
@@ -45,7 +49,7 @@ def prepare_chat(body: bytes, context: Context) -> Job:
         answer_id=f"chatcmpl-{secrets.token_hex(12)}",
         created=unix_seconds(),
         model=model,
-        wants_usage=not fields.stream or wants_usage(fields),
+        wants_usage=wants_usage(fields) or not fields.stream,
         wants_progress=fields.return_progress and fields.stream,
         wants_logprobs=logprobs is not None,
     )
@@ -53,9 +57,12 @@ def prepare_chat(body: bytes, context: Context) -> Job:
         plan=plan,
         params=params,
         max_tokens=clamp_budget(budget, len(plan.tokens), max_context),
+        min_tokens=fields.min_tokens,
         stops=stops,
+        stop_token_ids=tuple(fields.stop_token_ids),
         logprobs=logprobs,
         ignore_eos=fields.ignore_eos,
         parser=frontend.channel_parser(plan, chat),
+        single_call=not fields.parallel_tool_calls,
     )
     return Job(ask, renderer, fields.stream, model)

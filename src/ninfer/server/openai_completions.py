@@ -25,6 +25,8 @@ from ninfer.server.route import Context, Job
 from ninfer.server.sampling import (
     check_budget,
     check_context,
+    check_floor,
+    check_stop_tokens,
     clamp_budget,
     read_sampling,
     read_stops,
@@ -47,6 +49,9 @@ def prepare_completion(body: bytes, context: Context) -> Job:
     params = read_sampling(fields, context.engine.default_sampling, frontend.vocab_size)
     stops = read_stops(fields.stop)
     check_budget(fields.max_tokens, "max_tokens")
+    wanted = DEFAULT_MAX_TOKENS if fields.max_tokens is None else fields.max_tokens
+    check_floor(fields.min_tokens, wanted)
+    check_stop_tokens(fields.stop_token_ids, frontend.vocab_size)
     if fields.logprobs is not None and not 0 <= fields.logprobs <= MAX_LOGPROBS:
         raise invalid(f"logprobs must be between 0 and {MAX_LOGPROBS}.", param="logprobs")
     plan = _read_prompt(fields.prompt, frontend, context.engine.max_context)
@@ -56,13 +61,21 @@ def prepare_completion(body: bytes, context: Context) -> Job:
     renderer = TextRenderer(
         answer_id=f"cmpl-{secrets.token_hex(12)}",
         model=model,
-        wants_usage=not fields.stream or wants_usage(fields),
+        wants_usage=wants_usage(fields) or not fields.stream,
         wants_progress=fields.return_progress and fields.stream,
         wants_logprobs=fields.logprobs is not None,
     )
-    wanted = DEFAULT_MAX_TOKENS if fields.max_tokens is None else fields.max_tokens
-    budget = clamp_budget(wanted, prompt_tokens, max_context)
-    ask = Ask(plan, params, budget, stops, fields.logprobs, fields.ignore_eos, PlainParser())
+    ask = Ask(
+        plan=plan,
+        params=params,
+        max_tokens=clamp_budget(wanted, prompt_tokens, max_context),
+        min_tokens=fields.min_tokens,
+        stops=stops,
+        stop_token_ids=tuple(fields.stop_token_ids),
+        logprobs=fields.logprobs,
+        ignore_eos=fields.ignore_eos,
+        parser=PlainParser(),
+    )
     return Job(ask, renderer, fields.stream, model)
 
 

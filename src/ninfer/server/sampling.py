@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from ninfer.ports.sampling import MAX_LOGIT_BIAS, MAX_LOGPROBS, MIN_REPETITION_PENALTY, SamplingParams
-from ninfer.server.errors import invalid
+from ninfer.server.errors import invalid, unsupported
 from ninfer.server.schema import SamplingFields
 
 MAX_STOP_STRINGS = 16
 MAX_STOP_BYTES = 1024
+MAX_STOP_TOKENS = 1024
 MAX_BIAS_ENTRIES = 1024
 MAX_TEMPERATURE = 2.0
 MAX_PENALTY = 2.0
@@ -105,6 +106,24 @@ def read_stops(stop: str | list[str] | None) -> tuple[str, ...]:
     return tuple(stops)
 
 
+def check_stop_tokens(token_ids: Sequence[int], vocab_tokens: int) -> None:
+    """Stop tokens, bounded in count, each one of the vocabulary (SAMP-06)."""
+    if len(token_ids) > MAX_STOP_TOKENS:
+        raise invalid(f"stop_token_ids may hold at most {MAX_STOP_TOKENS} tokens.", param="stop_token_ids")
+    for index, token_id in enumerate(token_ids):
+        if not 0 <= token_id < vocab_tokens:
+            name = f"stop_token_ids[{index}]"
+            raise invalid(f"{name}: token ids are 0 to {vocab_tokens - 1}.", param=name)
+
+
+def check_floor(min_tokens: int, budget: int | None) -> None:
+    """Nothing stops before `min_tokens`, so a budget below it contradicts it; the context's own limit does not."""
+    if min_tokens < 0:
+        raise invalid("min_tokens must be at least 0.", param="min_tokens")
+    if budget is not None and min_tokens > budget:
+        raise invalid("min_tokens must not be larger than the output budget.", param="min_tokens")
+
+
 def check_budget(asked: int | None, name: str) -> None:
     """An output budget is at least one token; how large does not matter, since it is clamped."""
     if asked is not None and asked < 1:
@@ -131,7 +150,13 @@ def check_context(prompt_tokens: int, max_context: int, param: str) -> None:
 
 def wants_usage(fields: SamplingFields) -> bool:
     """Whether a stream ends with a usage chunk (USE-01)."""
-    return fields.stream_options is not None and fields.stream_options.include_usage
+    options = fields.stream_options
+    if options is None:
+        return False
+    if options.include_obfuscation:
+        path = "stream_options.include_obfuscation"
+        raise unsupported(path, f"{path} is not supported by this server.")
+    return options.include_usage
 
 
 def read_logprobs(wanted: bool, top: int | None) -> int | None:

@@ -1,7 +1,7 @@
 """Typed requests of the two OpenAI completion routes. Types only: what a value may be is decided in `fields` and
 `sampling`, what a message means in the frontend.
 
-A field that is not declared here, nor refused in `fields`, is accepted and has no effect: docs/serving.md lists both.
+A field that is neither declared here nor named in `fields` is accepted and has no effect: docs/serving.md lists all.
 """
 
 from __future__ import annotations
@@ -39,6 +39,10 @@ class MessageIn(msgspec.Struct):
     content: str | list[ContentPart] | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
+    function_call: dict[str, Any] | None = None
+    audio: dict[str, Any] | None = None
+    prefix: bool | None = None
+    partial: bool | None = None
     tool_calls: list[ToolCallIn] | None = None
     tool_call_id: str | None = None
     name: str | None = None
@@ -58,8 +62,11 @@ class ToolIn(msgspec.Struct):
     function: FunctionSpec
 
 
-class StreamOptions(msgspec.Struct):
+class StreamOptions(msgspec.Struct, forbid_unknown_fields=True):
+    """`include_obfuscation` false, the only value served, asks for what is done anyway."""
+
     include_usage: bool = False
+    include_obfuscation: bool = False
 
 
 class TemplateOptions(msgspec.Struct, forbid_unknown_fields=True):
@@ -74,6 +81,7 @@ class SamplingFields(msgspec.Struct):
 
     model: str | None = None
     max_tokens: int | None = None
+    min_tokens: int = 0
     temperature: float | None = None
     top_p: float | None = None
     top_k: int | None = None
@@ -85,6 +93,7 @@ class SamplingFields(msgspec.Struct):
     seed: int | None = None
     ignore_eos: bool = False
     stop: str | list[str] | None = None
+    stop_token_ids: list[int] = msgspec.field(default_factory=list)
     stream: bool = False
     stream_options: StreamOptions | None = None
     return_progress: bool = False
@@ -97,6 +106,7 @@ class ChatFields(SamplingFields):
     messages: list[MessageIn] = msgspec.field(default_factory=list)
     tools: list[dict[str, Any]] = msgspec.field(default_factory=list)
     tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool = True
     max_completion_tokens: int | None = None
     logprobs: bool = False
     top_logprobs: int | None = None

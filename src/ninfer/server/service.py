@@ -43,7 +43,9 @@ class EngineCore(Protocol):
         params: SamplingParams,
         *,
         max_tokens: int,
+        min_tokens: int,
         stop: Sequence[str],
+        stop_token_ids: Sequence[int],
         logprobs: int | None,
         ignore_eos: bool,
         sink: OutputSink,
@@ -92,10 +94,14 @@ class Ask:
     plan: InputPlan
     params: SamplingParams
     max_tokens: int
+    min_tokens: int
     stops: tuple[str, ...]
+    stop_token_ids: tuple[int, ...]
     logprobs: int | None
     ignore_eos: bool
     parser: TextParser
+    single_call: bool = False
+    """Deliver the first tool call only."""
 
 
 class Service:
@@ -174,12 +180,15 @@ class Service:
         inbox = Inbox()
         frontend, wants_entries = engine.frontend, ask.logprobs is not None
         track = TokenTrack(frontend.shown_bytes, frontend.token_bytes, wants_entries=wants_entries)
-        generation = Generation(inbox, AnswerAssembler(ask.parser, track), record, on_end=self._live.discard)
+        assembler = AnswerAssembler(ask.parser, track, single_call=ask.single_call)
+        generation = Generation(inbox, assembler, record, on_end=self._live.discard)
         submission = engine.core.submit(
             ask.plan,
             ask.params,
             max_tokens=ask.max_tokens,
+            min_tokens=min(ask.min_tokens, ask.max_tokens),  # the context may have cut the budget below the floor
             stop=ask.stops,
+            stop_token_ids=ask.stop_token_ids,
             logprobs=ask.logprobs,
             ignore_eos=ask.ignore_eos,
             sink=self._bridge.make_sink(inbox),

@@ -1,0 +1,61 @@
+"""Options of engine and server, command line and environment: none of the three knows one that the others lack."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from ninfer.cli.main import cli, run
+from ninfer.cli.serve import command as serve
+from ninfer.cli.spelling import FLAGS
+from ninfer.config.options import ContextCacheOptions, EngineOptions, ServerOptions
+
+FLAGS_WITHOUT_FIELD = {"--request-log"}
+"""What the command itself does with: no option of engine or server."""
+
+
+def _list_fields() -> set[str]:
+    cache = {f"context_cache.{field.name}" for field in fields(ContextCacheOptions)}
+    plain = {field.name for options in (EngineOptions, ServerOptions) for field in fields(options)}
+    return (plain | cache) - {"context_cache", "model_dir"}
+
+
+def _list_options(command: click.Command) -> list[click.Option]:
+    return [option for option in command.params if isinstance(option, click.Option)]
+
+
+def test_every_field_has_a_flag_and_every_flag_a_field() -> None:
+    """An option that only code can set is none."""
+    nested = {name.partition(".")[2] for name in FLAGS if "." in name}
+    assert set(FLAGS) - nested == _list_fields()
+    flags = {option.opts[0] for option in _list_options(serve)} - {"--help"}
+    assert set(FLAGS.values()) == flags - FLAGS_WITHOUT_FIELD
+
+
+@pytest.mark.parametrize("name", ["serve", "chat", "generate", "inspect"])
+def test_every_flag_of_an_engine_has_an_environment_variable(name: str) -> None:
+    """Named after the flag, shown in --help."""
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None
+    page = CliRunner().invoke(command, ["--help"]).output
+    shared = {option.opts[0] for option in _list_options(serve)}
+    for option in _list_options(command):
+        if option.opts[0] in shared - {"--help"}:
+            variable = "NINFER_" + option.opts[0].removeprefix("--").replace("-", "_").upper()
+            assert option.envvar == variable
+            assert re.search(rf"\b{variable}\b", page)
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [("--unread-limit", "10"), ("--stalled-reader-timeout", "0"), ("--drain-timeout", "-1"), ("--body-timeout", "0")],
+)
+def test_a_value_out_of_range_is_said_in_the_flags_spelling(
+    flag: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["serve", flag, value]) in (1, 2)
+    assert flag in capsys.readouterr().err
