@@ -19,8 +19,6 @@ class Words:
     town: str
     friend: str
     code: int
-    city: str
-    degrees: int
     other_user: str
     other_food: str
     locker: int
@@ -36,19 +34,17 @@ def draw_words(seed: int) -> Words:
     """The words of one run; no two names of a run are equal."""
     source = random.Random(seed)
     names: list[str] = []
-    while len(names) < 6:
+    while len(names) < 5:
         name = invent(source)
         if name not in names:
             names.append(name)
-    user, pet, town, friend, city, other_user = names
+    user, pet, town, friend, other_user = names
     return Words(
         user=user,
         pet=pet,
         town=town,
         friend=friend,
         code=source.randint(1000, 9999),
-        city=city,
-        degrees=source.randint(3, 38),
         other_user=other_user,
         other_food=source.choice(("soup", "rice", "bread", "pasta", "cake", "salad")),
         locker=source.randint(10, 99),
