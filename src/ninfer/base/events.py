@@ -8,18 +8,22 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from typing import dataclass_transform
 
 _WORD_BREAK = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass_transform(frozen_default=True)
 class TraceEvent:
-    """One fact of a run."""
+    """One fact of a run. Each kind names its fields and nothing else: it is a frozen dataclass by being a subclass."""
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True)(cls)
 
     def __str__(self) -> str:
         """`name field=value ...`, fields in order of declaration; what is None or empty is left out."""
         words = [_WORD_BREAK.sub("-", type(self).__name__).lower()]
-        for field in fields(self):
+        for field in fields(self):  # type: ignore[arg-type]  # see __init_subclass__
             value = getattr(self, field.name)
             if value is None or value == ():
                 continue
@@ -30,7 +34,6 @@ class TraceEvent:
 TraceSink = Callable[[TraceEvent], None]
 
 
-@dataclass(frozen=True, slots=True)
 class Arrived(TraceEvent):
     """A request was submitted. `kind`: what the workload meant by it."""
 
@@ -41,7 +44,6 @@ class Arrived(TraceEvent):
     max_tokens: int
 
 
-@dataclass(frozen=True, slots=True)
 class Refused(TraceEvent):
     """A request was not taken."""
 
@@ -49,7 +51,6 @@ class Refused(TraceEvent):
     error: str
 
 
-@dataclass(frozen=True, slots=True)
 class Cancelled(TraceEvent):
     """Somebody asked for the end of a request."""
 
@@ -57,7 +58,6 @@ class Cancelled(TraceEvent):
     phase: str
 
 
-@dataclass(frozen=True, slots=True)
 class Started(TraceEvent):
     """A request has its lane and its source for the first time."""
 
@@ -66,7 +66,6 @@ class Started(TraceEvent):
     path: str
 
 
-@dataclass(frozen=True, slots=True)
 class Paused(TraceEvent):
     """A resident lost its lane. `times`: how often by now."""
 
@@ -74,7 +73,6 @@ class Paused(TraceEvent):
     times: int
 
 
-@dataclass(frozen=True, slots=True)
 class Ended(TraceEvent):
     """The last event of a request."""
 
@@ -83,7 +81,6 @@ class Ended(TraceEvent):
     output_tokens: int
 
 
-@dataclass(frozen=True, slots=True)
 class BoundSource(TraceEvent):
     """A sequence took its source. `consumed`: points that ended by the hand-over."""
 
@@ -97,7 +94,6 @@ class BoundSource(TraceEvent):
     consumed: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class BindLacked(TraceEvent):
     """A bind found too little room and changed nothing."""
 
@@ -108,7 +104,6 @@ class BindLacked(TraceEvent):
     free: int
 
 
-@dataclass(frozen=True, slots=True)
 class UnitLacked(TraceEvent):
     """A sequence found no room for its next unit."""
 
@@ -118,7 +113,6 @@ class UnitLacked(TraceEvent):
     free: int
 
 
-@dataclass(frozen=True, slots=True)
 class CaptureReserved(TraceEvent):
     """A capture has its destination. `retires`: the outdated point that ended for it."""
 
@@ -127,7 +121,6 @@ class CaptureReserved(TraceEvent):
     retires: str | None
 
 
-@dataclass(frozen=True, slots=True)
 class CaptureRefused(TraceEvent):
     """A capture found no room. `planted`: the refusal is a fault, the room was there."""
 
@@ -136,7 +129,6 @@ class CaptureRefused(TraceEvent):
     planted: bool
 
 
-@dataclass(frozen=True, slots=True)
 class Submitted(TraceEvent):
     """Units went to the device: the draws of `draws`, and a chunk of `prefill`."""
 
@@ -146,7 +138,6 @@ class Submitted(TraceEvent):
     replay: bool
 
 
-@dataclass(frozen=True, slots=True)
 class Landed(TraceEvent):
     """Something of a sequence is complete. `tokens`: the frontier of a chunk, or the length of a drawn run."""
 
@@ -156,7 +147,6 @@ class Landed(TraceEvent):
     captured: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class Committed(TraceEvent):
     """The accepted prefix of a run joined the ledger."""
 
@@ -164,7 +154,6 @@ class Committed(TraceEvent):
     accepted: int
 
 
-@dataclass(frozen=True, slots=True)
 class Froze(TraceEvent):
     """A sequence ended and left its state as a point."""
 
@@ -172,7 +161,6 @@ class Froze(TraceEvent):
     point: str
 
 
-@dataclass(frozen=True, slots=True)
 class Released(TraceEvent):
     """A sequence ended without a point."""
 
@@ -180,7 +168,6 @@ class Released(TraceEvent):
     was_in_flight: bool
 
 
-@dataclass(frozen=True, slots=True)
 class Reclaimed(TraceEvent):
     """Points ended to make room."""
 
@@ -188,7 +175,36 @@ class Reclaimed(TraceEvent):
     freed: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+class Demoted(TraceEvent):
+    """Content leaves the device for the host. `pages`: of its group; None: a StateImage. `keeps_device`: it stays."""
+
+    points: tuple[str, ...]
+    pool: str
+    pages: int | None
+    keeps_device: bool
+
+
+class Snapped(TraceEvent):
+    """A sequence became the snapshot that its paused request goes on from."""
+
+    sequence: str
+    snapshot: str
+
+
+class Revoked(TraceEvent):
+    """A snapshot ended before its request resumed, or with it."""
+
+    snapshot: str
+
+
+class TransactionEnded(TraceEvent):
+    """A capture on the host, a demotion or a pause has its copies, or a transaction failed."""
+
+    kind: str
+    failed: bool
+    subject: str | None
+
+
 class DeviceFailed(TraceEvent):
     """The device reported an error: the engine ends."""
 
