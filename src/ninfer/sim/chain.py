@@ -38,32 +38,46 @@ def draw_token(digest: int, vocab_tokens: int, uniform: float) -> int:
 
 
 class Link:
-    """One fed token. `length`: tokens up to and with it. `boundary`: the last link that closes a page at or before."""
+    """One fed token. `length`: tokens up to and with it. `before`: the link that closes the page before its own."""
 
-    __slots__ = ("boundary", "digest", "length", "parent", "position", "token")
+    __slots__ = ("_head", "before", "digest", "length", "parent", "position", "token")
 
     def __init__(self, parent: Link | None, token: int, position: Position) -> None:
         self.parent = parent
         self.token = token
         self.position = position
-        self.length: int = 1 if parent is None else parent.length + 1
-        self.digest: int = extend_digest(_ROOT_DIGEST if parent is None else parent.digest, token, position)
-        closes = self.length % PAGE_TOKENS == 0
-        self.boundary: Link | None = self if closes else None if parent is None else parent.boundary
+        self.before: Link | None = None
+        self._head: list[Link] | None = None
+        if parent is None:
+            self.length = 1
+            self.digest = extend_digest(_ROOT_DIGEST, token, position)
+            return
+        self.length = parent.length + 1
+        self.digest = extend_digest(parent.digest, token, position)
+        self.before = parent.before if parent.length % PAGE_TOKENS else parent
+        if self.length % PAGE_TOKENS == 0:
+            self._head = parent.list_page()
 
-    def history(self) -> list[int]:
-        """All tokens from position 0."""
-        return [link.token for link in self.list_links()]
-
-    def list_links(self) -> list[Link]:
-        """All links from position 0, this one last."""
-        links = []
-        link: Link | None = self
-        while link is not None:
+    def list_page(self) -> list[Link]:
+        """The links of its page up to this one; remembered where it closes the page."""
+        if self._head is not None:
+            return [*self._head, self]
+        links = [self]
+        link = self.parent
+        while link is not None and link.length % PAGE_TOKENS:
             links.append(link)
             link = link.parent
         links.reverse()
         return links
+
+    def history(self) -> list[int]:
+        """All tokens from position 0."""
+        pages = []
+        link: Link | None = self
+        while link is not None:
+            pages.append(link.list_page())
+            link = link.before
+        return [link.token for page in reversed(pages) for link in page]
 
 
 def expected_tokens(

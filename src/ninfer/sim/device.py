@@ -41,6 +41,8 @@ from .chain import Link, draw_token, extend_digest, finish_digest
 from .host import SimHost
 from .script import MAX_RUN_TOKENS, Draw, Script
 
+SIM_PAGE_BYTES = 64 * 1024
+SIM_STATE_BYTES = 1024 * 1024
 _ALL_BITS = (1 << 64) - 1
 
 
@@ -108,8 +110,8 @@ class SimDevice:
             vocab_tokens=vocab_tokens,
             slots=slots,
             pages=dict(pages),
-            page_bytes=dict.fromkeys(pages, 64 * 1024),
-            state_bytes=1024 * 1024,
+            page_bytes=dict.fromkeys(pages, SIM_PAGE_BYTES),
+            state_bytes=SIM_STATE_BYTES,
         )
         self._slots: list[Link | None] = [None] * (slots + 1)
         self._pages: dict[Pool, list[list[Link | None]]] = {
@@ -290,34 +292,17 @@ class SimDevice:
 
     def _check_pages(self, row: UnitRow, state: Link | None, *, by_page: bool, whole: bool) -> None:
         """The tail always; the end of each page, or every token, when asked."""
-        history = state.list_links() if whole and state is not None else []
         for pool, table in row.pages.items():
             assert len(table) * PAGE_TOKENS >= row.start + len(row.token_ids), f"lane {row.lane}: too few pages"
-            assert len(set(table)) == len(table) or not whole, f"lane {row.lane}: a page stands twice in a table"
-            if whole:
-                self._check_whole(row.lane, pool, table, history)
-                continue
+            assert not whole or len(set(table)) == len(table), f"lane {row.lane}: a page stands twice in a table"
             pages = self._pages[pool]
             link = state
             while link is not None:
                 index = link.length - 1
-                held = pages[self._page(pool, PageId(table[index // PAGE_TOKENS]))][index % PAGE_TOKENS]
-                assert held is link, f"lane {row.lane}: {pool.value} at {index} is {_say(held)}, not {_say(link)}"
-                if not by_page:
-                    break
-                link = link.boundary if link.boundary is not link else link.parent and link.parent.boundary
-
-    def _check_whole(self, lane: LaneId, pool: Pool, table: memoryview, history: list[Link]) -> None:
-        """Page by page; links are equal only to themselves."""
-        pages = self._pages[pool]
-        for first in range(0, len(history), PAGE_TOKENS):
-            page = self._page(pool, PageId(table[first // PAGE_TOKENS]))
-            wanted = history[first : first + PAGE_TOKENS]
-            held = pages[page][: len(wanted)]
-            if held != wanted:
-                at = next(index for index, link in enumerate(wanted) if held[index] is not link)
-                words = f"{pool.value} at {first + at} is {_say(held[at])}, not {_say(wanted[at])}"
-                raise AssertionError(f"lane {lane}: {words}")
+                page = pages[self._page(pool, PageId(table[index // PAGE_TOKENS]))]
+                if page[index % PAGE_TOKENS] is not link or (whole and not _shows(page, link)):
+                    raise AssertionError(f"lane {row.lane}: {pool.value} {_say_difference(page, link)}")
+                link = link.before if whole or by_page else None
 
     def _write_pages(self, pool: Pool, table: memoryview, start: int, links: list[Link | None]) -> None:
         stop = start + len(links)
@@ -404,6 +389,18 @@ def _symbolic_logprobs(token: int, alternatives: int, vocab_tokens: int) -> Toke
     """A plausible, falling sequence that starts with the chosen token."""
     top = tuple(((token + rank) % vocab_tokens, -0.25 - rank) for rank in range(min(alternatives, vocab_tokens)))
     return TokenLogprobs(chosen=-0.25, top=top)
+
+
+def _shows(page: list[Link | None], last: Link) -> bool:
+    """Whether a page holds exactly the links up to `last`; links are equal only to themselves."""
+    wanted = last.list_page()
+    return page[: len(wanted)] == wanted
+
+
+def _say_difference(page: list[Link | None], last: Link) -> str:
+    wanted = last.list_page()
+    at = next(index for index, link in enumerate(wanted) if page[index] is not link)
+    return f"at {wanted[at].length - 1} is {_say(page[at])}, not {_say(wanted[at])}"
 
 
 def _say(link: Link | None) -> str:

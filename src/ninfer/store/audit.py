@@ -5,6 +5,7 @@ Knows all stores. The owners above them (sequences) name their own slots, pages,
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -40,39 +41,35 @@ def audit_stores(stores: ContextStores, owners: Sequence[Owned]) -> None:
     open_leases = sorted(handle for owner in owners for handle in owner.leases)
     assert open_leases == stores.leases.list_open(), "V-03: a reader lease has no owner"
     references = _count_references(stores, owners)
+    reserved = stores.reservations.count_reserved()
     pools: dict[Pool, CellPool] = {Pool.STATE: stores.slots, **stores.pages}
     for pool, cells in pools.items():
-        for cell, stored in enumerate(cells.list_owners()):
-            counted = references.pop((pool, cell), 0) if cell else 0
-            assert counted == stored, f"V-02: {pool.value} cell {cell} has {counted} owners, {stored} are stored"
-        owned = len(cells.list_cells(CellState.FILLING)) + len(cells.list_cells(CellState.LIVE))
-        reserved = stores.reservations.count_reserved()[pool]
-        assert owned + reserved + cells.free_cells == cells.capacity, f"V-01: {pool.value} does not add up"
+        counts, stored = references[pool], cells.list_owners()
+        wanted = {cell: refs for cell, refs in enumerate(stored) if refs}
+        if counts != wanted:
+            cell = min(cell for cell in counts.keys() | wanted.keys() if counts.get(cell) != wanted.get(cell))
+            words = f"{counts.get(cell, 0)} owners, {wanted.get(cell, 0)} are stored"
+            raise AssertionError(f"V-02: {pool.value} cell {cell} has {words}")
+        owned = cells.count_cells(CellState.FILLING) + cells.count_cells(CellState.LIVE)
+        assert owned + reserved[pool] + cells.free_cells == cells.capacity, f"V-01: {pool.value} does not add up"
     _audit_host(stores, owners)
-    assert not references, f"V-02: owners refer to cells that do not exist: {references}"
 
 
-def _count_references(stores: ContextStores, owners: Sequence[Owned]) -> dict[tuple[Pool, int], int]:
-    counts: dict[tuple[Pool, int], int] = {}
-
-    def count(pool: Pool, cell: int) -> None:
-        counts[pool, cell] = counts.get((pool, cell), 0) + 1
-
+def _count_references(stores: ContextStores, owners: Sequence[Owned]) -> dict[Pool, Counter[int]]:
+    """Owners of each cell, per pool of the device."""
+    counts: dict[Pool, Counter[int]] = {Pool.STATE: Counter(), **{pool: Counter() for pool in stores.pages}}
     for directory in stores.directories:
         for pool, table in directory.tables.items():
-            for page in table.entries:
-                if page > 0:
-                    count(pool, page)
-    for _, checkpoint in stores.checkpoints.items():
-        if checkpoint.slot is not None:
-            count(Pool.STATE, checkpoint.slot)
+            entries = table.entries.view()
+            counts[pool].update(entries if not table.host_pages else (entry for entry in entries if entry > 0))
+    slots = counts[Pool.STATE]
+    slots.update(checkpoint.slot for _, checkpoint in stores.checkpoints.items() if checkpoint.slot is not None)
     for pool, cell in stores.leases.list_cells():
-        count(pool, cell)
+        counts[pool][cell] += 1
     for owner in owners:
-        for slot in owner.slots:
-            count(Pool.STATE, slot)
+        slots.update(owner.slots)
         for pool, page in owner.pages:
-            count(pool, page)
+            counts[pool][page] += 1
     return counts
 
 

@@ -184,6 +184,14 @@ class CellPool:
         wanted = int(state)
         return [cell for cell, found in enumerate(self._state) if found == wanted and cell]
 
+    def count_cells(self, state: CellState) -> int:
+        """How many cells are in that state, scratch left out."""
+        return self._state.count(state) - (state is CellState.FREE)
+
+    def list_states(self) -> array[int]:
+        """State of every cell by id, scratch included. For audits."""
+        return self._state
+
     def list_owners(self) -> array[int]:
         """Owners of every cell by id, scratch included. For audits."""
         return self._refs
@@ -199,9 +207,10 @@ class CellPool:
         assert self._state[0] == CellState.FREE, "V-01: the scratch cell was given out"
         assert self._refs[0] == 0, "V-02: the scratch cell has an owner"
         for cell, (state, refs, readers) in enumerate(zip(self._state, self._refs, self._readers, strict=True)):
-            assert 0 <= readers <= refs, f"V-03: {name} cell {cell} has more readers than refs"
-            owned = state >= CellState.FILLING
-            assert (refs > 0) == owned, f"V-02: {name} cell {cell} is {CellState(state).name}, refs {refs}"
+            if refs or readers or state:
+                assert 0 <= readers <= refs, f"V-03: {name} cell {cell} has more readers than refs"
+                owned = state >= CellState.FILLING
+                assert (refs > 0) == owned, f"V-02: {name} cell {cell} is {CellState(state).name}, refs {refs}"
         assert sorted(self._free) == self.list_cells(CellState.FREE), f"V-01: the free list of {name} differs"
         reserved, filling = (self._state.count(state) for state in (CellState.RESERVED, CellState.FILLING))
         assert reserved == self._reserved_cells, f"V-01: reserved cells of {name} differ"

@@ -112,12 +112,14 @@ class PageTable:
     def audit(self, page_count: int) -> None:
         """As many pages as the directory says; exactly the last `_filling` are unfinished."""
         assert len(self.entries) == page_count, f"V-06: {len(self.entries)} pages in the table, {page_count} expected"
-        first_filling = page_count - self._filling
-        assert self.host_pages == sum(entry < 0 for entry in self.entries), "V-01: pages on the host differ"
-        for index, page in enumerate(self.entries):
-            if page < 0:
-                assert index < first_filling, "V-05: an unfinished page is on the host"
-                self._arena.at(~page)
-                continue
-            wanted = CellState.LIVE if index < first_filling else CellState.FILLING
-            assert self.pages.state(page) is wanted, f"V-05: page {page} at {index} is not {wanted.name}"
+        on_host = [entry for entry in self.entries if entry < 0]
+        assert self.host_pages == len(on_host), "V-01: pages on the host differ"
+        for entry in on_host:
+            self._arena.at(~entry)
+        states = self.pages.list_states()
+        found = [states[entry] if entry >= 0 else CellState.LIVE for entry in self.entries]
+        wanted = [CellState.LIVE] * (page_count - self._filling) + [CellState.FILLING] * self._filling
+        if found != wanted:
+            index = next(index for index, state in enumerate(found) if state != wanted[index])
+            name = wanted[index].name
+            raise AssertionError(f"V-05: entry {self.entries[index]} at {index} is not a {name} page of the device")
