@@ -21,7 +21,7 @@ import torch
 from safetensors.torch import save_file
 
 from bench.table import Row
-from ninfer.base.ids import LaneId, SlotId
+from ninfer.base.ids import LaneId, SlotId, UnitId
 from ninfer.base.pools import Pool
 from ninfer.config.geometry import read_geometry
 from ninfer.config.options import ContextCacheOptions, EngineOptions
@@ -36,7 +36,7 @@ from ninfer.kernels.rope import build_rotary, rotary_tables, rotate_
 from ninfer.kernels.slots import step_slots
 from ninfer.kernels.swiglu import swiglu_
 from ninfer.models.weights import list_tensor_shapes
-from ninfer.ports.device import SampleRow, UnitBatch, UnitKind, UnitRow
+from ninfer.ports.device import SampleRow, SamplesDone, UnitBatch, UnitDone, UnitKind, UnitRow
 from ninfer.ports.sampling import SamplingParams
 
 BUNDLED = Path(__file__).resolve().parents[1] / "src" / "ninfer" / "bundled_model"
@@ -104,19 +104,22 @@ class Lanes:
         """A whole prompt in chunks."""
         for start in range(0, tokens, CHUNK):
             ids = array("i", [(7 * i) % 4000 for i in range(start, min(start + CHUNK, tokens))])
-            self.device.submit_unit(UnitBatch(UnitKind.PREFILL, (self.row(lane, ids, start, fresh=start == 0),)))
-        self.device.poll()
+            row = self.row(lane, ids, start, fresh=start == 0)
+            unit = self.device.submit_unit(UnitBatch(UnitKind.PREFILL, (row,)))
+        self._wait_for(unit)
 
     def decode(self, batch: int, context: int) -> None:
-        """One forward of `batch` rows at the same place again and again."""
+        """One forward of `batch` rows at the same place again and again; the draw after it waits for both."""
         rows = tuple(self.row(lane, array("i", [11 + lane]), context) for lane in range(batch))
         self.device.submit_unit(UnitBatch(UnitKind.DECODE, rows))
-        self.device.poll()
 
     def sample(self, batch: int, params: SamplingParams) -> None:
         rows = [SampleRow(LaneId(lane), SlotId(lane + 1), 5, params, 0.37) for lane in range(batch)]
-        self.device.submit_sampling(rows)
-        self.device.poll()
+        self._wait_for(self.device.submit_sampling(rows))
+
+    def _wait_for(self, unit: UnitId) -> None:
+        while not any(isinstance(done, UnitDone | SamplesDone) and done.unit == unit for done in self.device.poll()):
+            self.device.wait(1.0)
 
 
 def measure(threads: int | None = None, dtype: str = "auto", model: Path | None = None) -> list[Row]:

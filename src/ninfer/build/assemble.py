@@ -77,6 +77,7 @@ def open_parts(options: EngineOptions, progress: Progress | None = None) -> Engi
         model_name=find_model_name(model_dir),
         plan=plan,
         default_sampling=sampling,
+        host=device if device.host_bytes else None,
     )
 
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 import os
 from array import array
 from collections.abc import Callable
-
-import torch
+from typing import Protocol
 
 from ninfer.base.clock import SystemClock
 from ninfer.base.frontier import pages_for
 from ninfer.base.ids import LaneId, SlotId
 from ninfer.base.pools import PAGE_TOKENS, Pool
-from ninfer.ports.device import Device, SampleRow, UnitBatch, UnitKind, UnitRow
+from ninfer.ports.device import Device, SampleRow, SamplesDone, UnitBatch, UnitKind, UnitRow
 from ninfer.ports.sampling import SamplingParams
 
 _CHUNK_TOKENS = 128
@@ -30,8 +29,16 @@ _PATIENCE_S = 0.25
 """On a busy machine a sample is repeated only so long."""
 
 
-def choose_threads(device: Device, lanes: int) -> int:
-    """Set torch's thread count to the faster of one and all cores but one; returns it.
+class ThreadedDevice(Device, Protocol):
+    """A device whose thread count may be set."""
+
+    def set_threads(self, count: int) -> None:
+        """From the next unit on."""
+        ...
+
+
+def choose_threads(device: ThreadedDevice, lanes: int) -> int:
+    """Set the device's thread count to the faster of one and all cores but one; returns it.
 
     One core stays free: the text side and the server share the process, and a worker that is kept from a core holds
     up every parallel step (on two cores, decode with two threads took 11 ms a token beside a reader, 6 ms with one).
@@ -43,7 +50,7 @@ def choose_threads(device: Device, lanes: int) -> int:
         mix_s = _time_mix(device, lanes, threads, give_up_s=best_s)
         if mix_s < best_s * _CLEARLY:
             best, best_s = threads, mix_s
-    torch.set_num_threads(best)
+    device.set_threads(best)
     return best
 
 
@@ -52,9 +59,9 @@ def count_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _time_mix(device: Device, lanes: int, threads: int, give_up_s: float) -> float:
+def _time_mix(device: ThreadedDevice, lanes: int, threads: int, give_up_s: float) -> float:
     """Seconds of one chunk and its share of decode steps; the steps alone when they take longer than `give_up_s`."""
-    torch.set_num_threads(threads)
+    device.set_threads(threads)
     tokens = min(_CHUNK_TOKENS, PAGE_TOKENS * device.facts.pages[Pool.MAIN_KV])
     steps_s = _STEPS_PER_CHUNK * _best_of(_STEPS, lambda: _run(device, UnitKind.DECODE, 1, min(2, lanes)))
     if steps_s > give_up_s:
@@ -96,5 +103,6 @@ def _run(device: Device, kind: UnitKind, tokens: int, row_count: int) -> None:
     )
     device.submit_unit(UnitBatch(kind, rows))
     params = SamplingParams(temperature=1.0, top_k=20, top_p=0.9)
-    device.submit_sampling([SampleRow(lane, SlotId(1 + lane), tokens, params, 0.5) for lane in lanes])
-    device.poll()
+    draws = device.submit_sampling([SampleRow(lane, SlotId(1 + lane), tokens, params, 0.5) for lane in lanes])
+    while not any(isinstance(done, SamplesDone) and done.unit == draws for done in device.poll()):
+        device.wait(1.0)

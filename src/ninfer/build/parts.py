@@ -12,7 +12,7 @@ from ninfer.engine.cycle import Cycle
 from ninfer.engine.facade import Engine, EngineDescription
 from ninfer.engine.state import CycleSettings, EngineState
 from ninfer.frontend.frontend import Frontend
-from ninfer.ports.device import Device
+from ninfer.ports.device import Device, HostTier
 from ninfer.ports.sampling import SamplingParams
 from ninfer.program.program import Program
 from ninfer.resource.manager import ResourceManager
@@ -22,7 +22,10 @@ from ninfer.sched.members import Members
 
 @dataclass(frozen=True, slots=True)
 class EngineParts:
-    """What an engine is made of. `max_context` is the planned one; `plan` is for people."""
+    """What an engine is made of. `max_context` is the planned one; `plan` is for people.
+
+    `host`: the host tier of the device; None where there is none (C2).
+    """
 
     device: Device
     frontend: Frontend
@@ -34,6 +37,7 @@ class EngineParts:
     clock: Clock = field(default_factory=SystemClock)
     costs: CostModel = field(default_factory=CostModel)
     on_close: Callable[[], None] | None = None
+    host: HostTier | None = None
 
     def description(self) -> EngineDescription:
         """What the engine is, for people."""
@@ -43,7 +47,7 @@ class EngineParts:
 def make_core(parts: EngineParts) -> EngineCore:
     """Program, policies, cycle and control thread; the thread is not started."""
     options = parts.options
-    program = Program(parts.device)
+    program = Program(parts.device, parts.host)
     lanes = options.max_concurrency
     resources = ResourceManager(program, parts.costs, keeps_points=options.reuse, lane_count=lanes)
     settings = CycleSettings(

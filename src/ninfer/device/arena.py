@@ -34,6 +34,11 @@ class Arena:
             typed = self._bytes[region.offset : region.stop].view(dtype)
             self.kv[pool] = typed.view(region.blocks, layers, 2, heads, PAGE_TOKENS, width)
 
+    @property
+    def raw(self) -> Tensor:
+        """The whole arena, uint8."""
+        return self._bytes
+
     def memory(self, pool: Pool) -> Memory:
         """What a forward pass over one KV pool may write."""
         return Memory(self.kv[pool], self.states)

@@ -1,13 +1,14 @@
-"""The CPU device: implements ports.device over torch tensors in one arena.
+"""The CPU device: implements ports.device over torch tensors in one arena, and the host tier beside it.
 
-Computes inside submit; completions wait for `poll`, in order. Knows lanes as labels only.
+Units, draws and copies inside the arena run on one thread in order of submission, host transfers on another; each
+transfer starts after the units submitted before it. Completions wait for `poll`. Knows lanes as labels only.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -23,21 +24,27 @@ from ninfer.models.weights import LoadedModel
 from ninfer.ports.device import (
     Completion,
     CopyDone,
+    CopyFailed,
     DeviceFacts,
+    HostCopy,
     PageCopy,
     SampleRow,
     SamplesDone,
     StateCopy,
     UnitBatch,
     UnitDone,
+    UnitKind,
 )
 
 from .arena import Arena
 from .copies import run_copies
 from .formats import TORCH_DTYPES, choose_format
+from .host import HostArena, HostLink, Transfer, TransferLost, check_host_copies, layer_gate
 from .layout import DeviceLayout, LayoutRequest, plan_layout
 from .memory import free_memory_bytes
-from .runner import Runner
+from .parts import LayerGroups
+from .runner import LayerGate, Runner
+from .workers import Outbox, Worker
 
 _MEMORY_SHARE = 0.8
 """Of the free memory; the rest is for prompts, text and the system."""
@@ -50,9 +57,10 @@ class CpuDevice:
     - `layout` is the plan that was carried out: pages, slots, bytes, `max_context`, `kv_capacity`.
     - `geometry`, `numeric_format` and `weight_digest` (32 bytes of config and weights, the same in every process)
       are this device's part of the execution identity.
-    - `facts` is what Program plans with.
+    - `facts` is what Program plans with; `host_bytes` is not 0 where there is a host tier (`ports.device.HostTier`).
 
-    Bad options raise BadInput before any weight is read, a bad directory ModelFileError.
+    What goes wrong on the device's threads is raised by `poll`. Bad options raise BadInput before any weight is read,
+    a bad directory ModelFileError.
     """
 
     def __init__(
@@ -61,6 +69,7 @@ class CpuDevice:
         layout: DeviceLayout,
         weight_digest: bytes,
         vocab_tokens: int | None = None,
+        host_bytes: int = 0,
     ) -> None:
         self.geometry: ModelGeometry = loaded.model.geometry
         self.layout = layout
@@ -76,11 +85,18 @@ class CpuDevice:
             page_bytes={pool: region.block_bytes for pool, region in layout.pools.items()},
             state_bytes=layout.states.block_bytes,
         )
+        self.host_bytes = host_bytes
+        self.host = HostArena(host_bytes)
+        self._groups = LayerGroups(self.geometry, layout)
+        self._link = HostLink(self.arena.raw, self.host, self._groups)
         self._runner = Runner(loaded.model, self.arena, vocab)
         self._media: dict[int, Tensor] = {}
-        self._completions: list[Completion] = []
-        self._arrival = threading.Event()
+        self._transfers: dict[TransferId, Transfer] = {}
+        """Until their end was polled: a unit may name them meanwhile."""
         self._next_id = 0
+        self._outbox = Outbox()
+        self._compute = Worker("ninfer-device", self._outbox, self)
+        self._copier = Worker("ninfer-copies", self._outbox, self) if host_bytes else None
 
     @classmethod
     def open(
@@ -117,48 +133,100 @@ class CpuDevice:
         load = LOADERS[geometry.architecture]
         loaded = load(geometry, files, options.model_dir, TORCH_DTYPES[numeric_format], progress)
         files.close()
-        return cls(loaded, layout, digest, vocab_tokens)
+        return cls(loaded, layout, digest, vocab_tokens, options.context_cache.host_capacity_bytes)
 
     # ---- ports.device.Device --------------------------------------------------------------------------------------
 
     def submit_copy(self, copies: Sequence[PageCopy | StateCopy]) -> TransferId:
-        """Copies are done when this returns."""
+        """Copies run in order of submission with the units."""
         transfer = TransferId(self._take_id())
-        with _device_errors():
-            run_copies(self.arena, copies)
-        self._complete(CopyDone(transfer))
+        self._compute.submit(partial(self._copy, transfer, tuple(copies)))
         return transfer
 
-    def submit_unit(self, batch: UnitBatch, after: Sequence[TransferId] = ()) -> UnitId:  # noqa: ARG002
-        """The pass is done when this returns; every earlier transfer is done already."""
+    def submit_host_copy(self, copies: Sequence[HostCopy]) -> TransferId:
+        """What is restored lands by layer group."""
+        check_host_copies(copies, self.layout, self.host_bytes)
+        assert self._copier is not None, "C2: there is no host tier"
+        number, transfer = TransferId(self._take_id()), Transfer(self._groups.count)
+        self._transfers[number] = transfer
+        job = partial(self._copy_host, number, transfer, tuple(copies))
+        self._compute.submit(partial(self._copier.submit, job))  # it follows every unit submitted before
+        return number
+
+    def submit_unit(self, batch: UnitBatch, after: Sequence[TransferId] = ()) -> UnitId:
+        """Each layer waits for its part of the transfers named; other work may be submitted meanwhile."""
+        if batch.kind is UnitKind.VERIFY:
+            raise DeviceFailure("verify units need a drafter")
         unit = UnitId(self._take_id())
-        with _device_errors():
-            self._runner.run_unit(batch, self._media)
-        self._complete(UnitDone(unit))
+        awaited = [self._transfers[number] for number in after if number in self._transfers]
+        gate = layer_gate(awaited, self._groups)
+        is_step = batch.kind is UnitKind.DECODE
+        self._compute.submit(partial(self._run_unit, unit, batch, gate), tells_with_next=is_step)
         return unit
 
     def submit_sampling(self, rows: Sequence[SampleRow]) -> UnitId:
-        """Tokens are drawn when this returns, and delivered by `poll`."""
+        """Tokens come with the completion."""
         unit = UnitId(self._take_id())
-        with _device_errors():
-            runs = self._runner.draw_tokens(rows)
-        self._complete(SamplesDone(unit, runs))
+        self._compute.submit(partial(self._draw, unit, tuple(rows)))
         return unit
 
     def poll(self) -> list[Completion]:
-        """Completions since the last poll, in order."""
-        done, self._completions = self._completions, []
-        self._arrival.clear()
+        """Completions since the last poll, in order of ending."""
+        done = self._outbox.take()
+        for completion in done:
+            if isinstance(completion, CopyDone | CopyFailed):
+                self._transfers.pop(completion.transfer, None)
         return done
 
     def wait(self, timeout_s: float) -> None:
-        """Returns at once while completions wait; nothing completes by itself, so else the time passes."""
-        self._arrival.wait(timeout_s)
+        """Returns at once while completions wait."""
+        self._outbox.wait(timeout_s)
+
+    def set_threads(self, count: int) -> None:
+        """Threads of the model's arithmetic, from the next unit on: torch keeps this number per thread."""
+        self._compute.submit(partial(torch.set_num_threads, count))
 
     def close(self) -> None:
-        """Forget media and undelivered completions; memory goes with the last reference."""
+        """End the threads once what was submitted is done; forget media and undelivered completions."""
+        self._compute.close()
+        if self._copier is not None:
+            self._copier.close()
         self._media.clear()
-        self._completions.clear()
+        self._transfers.clear()
+        self._outbox.clear()
+
+    # ---- on the device's threads ----------------------------------------------------------------------------------
+
+    def _copy(self, transfer: TransferId, copies: tuple[PageCopy | StateCopy, ...]) -> Completion:
+        with _device_errors():
+            run_copies(self.arena, copies)
+        return CopyDone(transfer)
+
+    def _copy_host(self, number: TransferId, transfer: Transfer, copies: tuple[HostCopy, ...]) -> None:
+        """Its end is told before that of any unit that waits for it."""
+        try:
+            self._link.carry(copies, transfer)
+        except (RuntimeError, OSError, MemoryError):
+            self._outbox.put([CopyFailed(number)])
+            transfer.fail()
+        except Exception as error:
+            self._outbox.put([error])
+            transfer.fail()
+        else:
+            self._outbox.put([CopyDone(number)])
+            transfer.finish()
+
+    def _run_unit(self, unit: UnitId, batch: UnitBatch, gate: LayerGate | None) -> Completion:
+        with _device_errors():
+            try:
+                self._runner.run_unit(batch, self._media, gate)
+            except TransferLost:  # whoever submitted it has heard of the transfer's failure before
+                self._runner.clear_targets(batch)
+        return UnitDone(unit)
+
+    def _draw(self, unit: UnitId, rows: tuple[SampleRow, ...]) -> Completion:
+        with _device_errors():
+            return SamplesDone(unit, self._runner.draw_tokens(rows))
 
     # ---- media ----------------------------------------------------------------------------------------------------
 
@@ -175,10 +243,6 @@ class CpuDevice:
     def _take_id(self) -> int:
         self._next_id += 1
         return self._next_id
-
-    def _complete(self, completion: Completion) -> None:
-        self._completions.append(completion)
-        self._arrival.set()
 
 
 def _budget_bytes(geometry: ModelGeometry, numeric_format: NumericFormat) -> int | None:

@@ -31,6 +31,10 @@ class Region:
         """Blocks that may be given out."""
         return self.blocks - 1
 
+    def block_offset(self, block: int) -> int:
+        """Where a block begins in the arena."""
+        return self.offset + block * self.block_bytes
+
 
 @dataclass(frozen=True, slots=True)
 class LayoutRequest:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -17,6 +17,9 @@ from ninfer.ports.device import RunResult, SampleRow, UnitBatch, UnitRow
 from .arena import Arena
 from .batch import DecodeInputs, PrefillInputs, build_inputs
 
+LayerGate = Callable[[int], None]
+OnLayer = Callable[[int, Tensor], None]
+
 
 class Runner:
     """A model over an arena. No logits are computed but those a sampling row asks for."""
@@ -25,13 +28,18 @@ class Runner:
         self._model, self._arena, self._vocab_tokens = model, arena, vocab_tokens
         self._memory = arena.memory(Pool.MAIN_KV)
 
-    def run_unit(self, batch: UnitBatch, media: dict[int, Tensor]) -> None:
-        """Forward pass; state, KV and tail hidden rows are written. `media`: prepared rows by handle."""
-        match build_inputs(batch, self._model, self._memory.kv):
-            case PrefillInputs() as inputs:
-                self._run_prefill(inputs, batch.rows[0], media)
-            case DecodeInputs() as inputs:
-                self._run_decode(inputs)
+    def run_unit(self, batch: UnitBatch, media: dict[int, Tensor], wait_for: LayerGate | None = None) -> None:
+        """Forward pass; state, KV and tail hidden rows are written. `media`: prepared rows by handle.
+
+        `wait_for(layer)` returns once the pages and states of that layer may be read.
+        """
+        inputs = build_inputs(batch, self._model, self._memory.kv)
+        on_layer = None if wait_for is None else self._gate_layers(wait_for)
+        match inputs:
+            case PrefillInputs():
+                self._run_prefill(inputs, batch.rows[0], media, on_layer)
+            case DecodeInputs():
+                self._run_decode(inputs, on_layer)
 
     def draw_tokens(self, rows: Sequence[SampleRow]) -> tuple[RunResult, ...]:
         """One token per row, from the tail hidden rows kept in their slots: one product with the head for all (D9)."""
@@ -46,20 +54,39 @@ class Runner:
             for row, drawn in zip(rows, draw(logits, wanted, self._vocab_tokens), strict=True)
         )
 
-    def _run_prefill(self, inputs: PrefillInputs, row: UnitRow, media: dict[int, Tensor]) -> None:
+    def clear_targets(self, batch: UnitBatch) -> None:
+        """The empty state in every slot that the unit would have written: it cannot be computed, nobody will use it."""
+        for row in batch.rows:
+            for slot in (row.write_slot, *(cut.slot for cut in row.cuts if cut.slot is not None)):
+                self._arena.clear_state(slot)
+
+    def _gate_layers(self, wait_for: LayerGate) -> OnLayer:
+        """The first layer is waited for here, each other one when the layer before it is done."""
+        wait_for(0)
+        last = len(self._model.layers) - 1
+
+        def on_layer(layer: int, _: Tensor) -> None:
+            if layer < last:
+                wait_for(layer + 1)
+
+        return on_layer
+
+    def _run_prefill(
+        self, inputs: PrefillInputs, row: UnitRow, media: dict[int, Tensor], on_layer: OnLayer | None
+    ) -> None:
         x = self._model.embed(inputs.token_ids)
         for override in row.overrides:
             rows = media[override.media][override.first : override.first + override.count]
             x[override.start : override.start + override.count] = rows.to(x.dtype)
-        hidden = self._model.forward(x, inputs.run, self._memory)
+        hidden = self._model.forward(x, inputs.run, self._memory, on_layer)
         tail = self._memory.states.tail
         for offset, slot in inputs.run.cuts:
             if slot is not None:
                 tail[slot] = hidden[offset - 1]
         tail[inputs.run.write_slot] = hidden[-1]
 
-    def _run_decode(self, inputs: DecodeInputs) -> None:
+    def _run_decode(self, inputs: DecodeInputs, on_layer: OnLayer | None) -> None:
         for slot in inputs.fresh_slots:
             self._arena.clear_state(slot)
-        hidden = self._model.forward(self._model.embed(inputs.token_ids), inputs.run, self._memory)
+        hidden = self._model.forward(self._model.embed(inputs.token_ids), inputs.run, self._memory, on_layer)
         write_rows(self._memory.states.tail, inputs.run.slots, hidden)

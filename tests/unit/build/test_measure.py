@@ -3,32 +3,27 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 import pytest
-import torch
 
 from ninfer.base.pools import Pool
 from ninfer.build import measure
 from ninfer.sim.device import SimDevice
 
 
-@pytest.fixture(autouse=True)
-def keep_threads() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    yield
-    torch.set_num_threads(threads)
-
-
 class Slow(SimDevice):
     """A device that likes one thread count."""
 
     fast_threads = 1
+    threads = 0
     units = 0
+
+    def set_threads(self, count: int) -> None:
+        self.threads = count
 
     def submit_unit(self, *args: object, **more: object) -> object:  # type: ignore[override]
         self.units += 1
-        if torch.get_num_threads() != self.fast_threads:
+        if self.threads != self.fast_threads:
             time.sleep(0.002)
         return super().submit_unit(*args, **more)  # type: ignore[arg-type]
 
@@ -40,13 +35,13 @@ def test_the_faster_count_is_taken(fast_threads: int, pages: int, monkeypatch: p
     device = Slow(slots=2, pages={Pool.MAIN_KV: pages})
     device.fast_threads = fast_threads
     assert measure.choose_threads(device, 1) == fast_threads
-    assert torch.get_num_threads() == fast_threads
+    assert device.threads == fast_threads
 
 
 def test_a_busy_machine_is_not_measured_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measure, "count_cores", lambda: 8)
     monkeypatch.setattr(measure, "_PATIENCE_S", 0.0)
-    device = SimDevice(slots=2, pages={Pool.MAIN_KV: 8})
+    device = Slow(slots=2, pages={Pool.MAIN_KV: 8})
     measure.choose_threads(device, 2)
     assert device.fed_tokens <= 2 * (2 + 128)
 

@@ -17,6 +17,7 @@ from ninfer.base.pools import Pool
 from ninfer.config.options import ContextCacheOptions, EngineOptions
 from ninfer.device.cpu import CpuDevice
 from ninfer.ports.device import (
+    Completion,
     EmbeddingOverride,
     RunResult,
     SampleRow,
@@ -35,7 +36,9 @@ GREEDY = SamplingParams(temperature=0.0)
 
 def open_fixture(name: str, dtype: str = "float32", lanes: int = 4, **options: Any) -> CpuDevice:
     """A device on a fixture model, small pools."""
-    cache = ContextCacheOptions(device_state_slots=options.pop("device_state_slots", 6))
+    cache = ContextCacheOptions(
+        device_state_slots=options.pop("device_state_slots", 6), host_capacity_bytes=options.pop("host_bytes", 0)
+    )
     options.setdefault("max_context", 512)
     return CpuDevice.open(
         EngineOptions(
@@ -141,14 +144,24 @@ class Sequence_:
         return SampleRow(self.lane, self.slot, self.frontier, params, uniform, **row)
 
 
+def collect(device: CpuDevice, count: int) -> list[Completion]:
+    """The next `count` completions."""
+    done: list[Completion] = []
+    while len(done) < count:
+        device.wait(60)
+        done += device.poll()
+    assert len(done) == count
+    return done
+
+
 def run_unit(device: CpuDevice, kind: UnitKind, rows: Sequence[UnitRow]) -> None:
     unit = device.submit_unit(UnitBatch(kind, tuple(rows)))
-    assert device.poll() == [UnitDone(unit)]
+    assert collect(device, 1) == [UnitDone(unit)]
 
 
 def draw_rows(device: CpuDevice, rows: Sequence[SampleRow]) -> tuple[RunResult, ...]:
     unit = device.submit_sampling(rows)
-    (done,) = device.poll()
+    (done,) = collect(device, 1)
     assert isinstance(done, SamplesDone)
     assert done.unit == unit
     return done.runs

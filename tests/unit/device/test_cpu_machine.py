@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 import torch
-from cpu_driver import Sequence_, decode, open_fixture
+from cpu_driver import Sequence_, collect, decode, open_fixture
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -119,7 +119,7 @@ class Histories(RuleBasedStateMachine):
             self.device.submit_copy([PageCopy(Pool.MAIN_KV, PageId(pages[full]), PageId(own[full]), tail)])
         if by_copy:
             self.device.submit_copy([StateCopy(SlotId(slot), SlotId(lane + 1))])
-        self.device.poll()
+        collect(self.device, bool(tail) + by_copy)
         sequence = self.sequences[lane] = Sequence_(self.device, lane, lane + 1, own)
         sequence.frontier, sequence.started = len(known), True
         self.tokens[lane] = list(known)

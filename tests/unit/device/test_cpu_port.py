@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from cpu_driver import FIXTURES, GREEDY, Sequence_, decode, draw_rows, open_fixture, run_unit
+from cpu_driver import FIXTURES, GREEDY, Sequence_, collect, decode, draw_rows, open_fixture, run_unit
 
 from ninfer.base.errors import BadInput, DeviceFailure, ModelFileError
 from ninfer.base.ids import PageId, SlotId
@@ -57,8 +57,7 @@ def test_completions_come_once_and_in_order() -> None:
     sequence = Sequence_(device, 0, 1, [1, 2])
     first = device.submit_copy([StateCopy(SlotId(2), SlotId(3))])
     unit = device.submit_unit(UnitBatch(UnitKind.PREFILL, (sequence.row(PROMPT),)), after=(first,))
-    device.wait(60)
-    assert device.poll() == [CopyDone(first), UnitDone(unit)]
+    assert collect(device, 2) == [CopyDone(first), UnitDone(unit)]
     assert device.poll() == []
     device.wait(0)
 
@@ -109,7 +108,7 @@ def test_an_exact_hit_samples_without_a_forward_pass() -> None:
     sequence.prefill(PROMPT, cuts=((100, 3),))
     want = sequence.draw(SamplingParams(temperature=0.7), 0.4, logprobs=5)
     device.submit_copy([StateCopy(SlotId(3), SlotId(5))])
-    device.poll()
+    collect(device, 1)
     for slot in (3, 5):
         hit = Sequence_(device, 0, slot, [1, 2])
         hit.frontier = 100
@@ -124,7 +123,7 @@ def test_a_tail_copy_and_a_fork_continue_apart() -> None:
     pool = device.arena.kv[Pool.MAIN_KV]
     kept_state, kept_page = image(device, 1), pool[2].clone()
     device.submit_copy([PageCopy(Pool.MAIN_KV, PageId(2), PageId(7), 36)])
-    device.poll()
+    collect(device, 1)
     child = Sequence_(device, 1, 2, [1, 7])
     child.frontier = 100
     run_unit(device, UnitKind.DECODE, [child.row([9], read_slot=1)])
@@ -192,8 +191,9 @@ def test_a_fault_is_a_device_failure_and_the_device_goes_on() -> None:
     """[L3]"""
     device = open_fixture("dense_text")
     sequence = Sequence_(device, 0, 1, [1])
+    device.submit_unit(UnitBatch(UnitKind.PREFILL, (sequence.row([100_000]),)))
     with pytest.raises(DeviceFailure):
-        device.submit_unit(UnitBatch(UnitKind.PREFILL, (sequence.row([100_000]),)))
+        collect(device, 1)
     with pytest.raises(DeviceFailure):
         device.submit_unit(UnitBatch(UnitKind.VERIFY, (sequence.row([1]),)))
     assert device.poll() == []
