@@ -75,7 +75,7 @@ def test_an_error_in_a_pause_ends_the_paused_request(
     """SCHED-09: pause. The older request, for which room was made, goes on."""
     live = open_live(append_dir, dtype="float32", max_context=512, kv_capacity=512)
     with monkeypatch.context() as patch:
-        break_once(patch, failure, "pause_destructively")
+        break_once(patch, failure, "pause")
         with live.at_once():
             older, kept = live.start([user(filler(100, 1))], max_tokens=300)
             younger, _ = live.start([user(filler(130, 2))], max_tokens=200)

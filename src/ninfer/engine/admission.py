@@ -21,7 +21,7 @@ from ninfer.sched.permits import find_victim, may_preempt
 from .failure import Endings
 from .pause import may_pause
 from .request import Phase, Request
-from .room import Room, make_room, revoke_snapshot, write_back
+from .room import Room, make_room, revoke_at_last, revoke_snapshot, write_back
 from .state import EngineState
 
 
@@ -58,7 +58,7 @@ class Admission:
         if state.program.transaction_open or state.binding is not None or state.recovering is not None:
             return False
         ticket = state.queue.find_paused()
-        return ticket is not None and self._try(state.requests[ticket])
+        return ticket is not None and self._try(state.requests[ticket]) is Outcome.BOUND
 
     def admit_fresh(self) -> bool:
         """Try the next of the scan. True: something changed, ask again after settling."""
@@ -66,20 +66,21 @@ class Admission:
         if state.program.transaction_open or state.binding is not None or not state.members.has_free_lane:
             return False
         while (ticket := state.queue.find_fresh()) is not None:
-            if self._try(state.requests[ticket]):
-                return True
+            outcome = self._try(state.requests[ticket])
+            if outcome is not Outcome.WAITS:
+                return outcome is Outcome.BOUND
         return False
 
-    def _try(self, request: Request) -> bool:
-        """One attempt, contained. True: the request left the queue, bound or failed."""
+    def _try(self, request: Request) -> Outcome:
+        """One attempt, contained. BOUND: the request left the queue, bound or failed."""
         try:
             outcome = self._attempt(request)
-            if outcome is Outcome.WAITS:
-                self._state.queue.note_failure(request.ticket)
-            return outcome is Outcome.BOUND
         except Exception as error:
             self._endings.contain(error, request)
-            return True
+            return Outcome.BOUND
+        if outcome is Outcome.WAITS:
+            self._state.queue.note_failure(request.ticket)
+        return outcome
 
     def _attempt(self, request: Request) -> Outcome:
         """Bind from the best source that fits, with reclaim, and with preemption where it is due."""
@@ -114,6 +115,9 @@ class Admission:
         while True:
             sources = self._list_sources(request)
             source = next((source for source in sources if source.quote.checkpoint not in tried), None)
+            if source is None and revoke_at_last(self._state, request):
+                tried.clear()
+                continue
             if source is None and request.snapshot is not None:  # nobody else will release anything (L4)
                 revoke_snapshot(self._state, request)
                 continue
@@ -138,6 +142,8 @@ class Admission:
             return None
         if room is Room.COMING:
             return replace(missing, is_coming=True)
+        if request.snapshot is not None:
+            return missing
         frugal = self._state.resources.find_frugal(self._make_ask(request), source)
         return missing if frugal is None else self._bind_frugally(request, frugal, missing)
 
@@ -168,11 +174,13 @@ class Admission:
         """Take lane, state and first permit together, or change nothing."""
         state = self._state
         own_resume = request.phase is Phase.PAUSED
+        loss = None if own_resume else state.resources.explain(request.history, request.prompt_tokens, source)
+        path = _path(source)
         bound = state.program.bind(source.quote, request.make_prompt(), state.members.peek_lane())
         if isinstance(bound, Shortfall):
             return Missing(source, bound)
         self._seat(request, source, bound, own_resume=own_resume)
-        if own_resume:
+        if loss is None:
             request.publication.resume()
         else:
             state.counters.cached_tokens += bound.frontier
@@ -184,13 +192,18 @@ class Admission:
         state = self._state
         request.sequence = bound.sequence
         request.frontier = bound.frontier
+        snapshot, request.snapshot = request.snapshot, None
         state.by_sequence[bound.sequence] = request
         state.binding = request.ticket
+        state.releasing, state.skips_demotion = frozenset(), False
         if own_resume:
             state.recovering = request.ticket
         state.queue.start(request.ticket)
         request.lane = state.members.seat(request.ticket)
         request.enter(Phase.BINDING)
+        if snapshot is not None:  # no record ever owned it
+            bound = replace(bound, consumed=tuple(point for point in bound.consumed if point != snapshot))
+            state.counters.snapshots_resumed += 1
         request.record = state.resources.adopt(
             source, bound, request.history, request.ticket, own_resume=own_resume, session=request.plan.session
         )

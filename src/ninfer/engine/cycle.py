@@ -43,6 +43,7 @@ class Cycle:
         while self._admission.admit_fresh():
             moved = True
             self._settlement.poll()
+        moved |= self._settlement.poll()  # a context transaction may have landed meanwhile (J8)
         self._turns.grant_newcomer(granted)
 
         # 5. One compact set of draws and one chunk of prefill.

@@ -19,7 +19,7 @@ from ninfer.base.errors import (
 from ninfer.ports.output import FinishReason
 
 from .errorlog import log_error
-from .pause import pause_destructively
+from .pause import pause
 from .request import Interrupt, Phase, Request
 from .state import EngineState
 from .stops import Verdict
@@ -80,9 +80,9 @@ class Endings:
             self._state.audit()
 
     def pause(self, request: Request) -> None:
-        """Pause destructively; an error in that ends the paused request only."""
+        """Pause; an error in that ends the paused request only."""
         try:
-            pause_destructively(self._state, request)
+            pause(self._state, request)
         except Exception as error:
             self.contain(error, request)
 
@@ -112,6 +112,7 @@ class Endings:
         assert not request.in_flight, "L3: a unit in flight lands first"
         if ticket in state.queue:
             state.queue.leave(ticket)
+        snapshot, request.snapshot = request.snapshot, None
         request.sequence = request.record = request.lane = None
         if sequence is not None:
             state.by_sequence.pop(sequence, None)
@@ -130,6 +131,8 @@ class Endings:
             return
         if sequence is not None:
             state.program.release(sequence)
+        if snapshot is not None:
+            state.program.revoke_snapshot(snapshot)
         if record is not None:
             state.resources.vacate(record)
 

@@ -1,33 +1,89 @@
-"""Destructive pause: the request gives back lane, state and KV and keeps ledger and output (K1, K2).
+"""Pause: the request gives back lane, state and KV and keeps ledger and output (K1, K2).
 
-It waits by its original ticket and is rebuilt by Replay; what it had published stays published (K4).
+By Snapshot where the host has room: it goes on where it stood. Else destructively, and Replay rebuilds it. It waits by
+its original ticket; what it had published stays published (K4).
 """
 
 from __future__ import annotations
 
 import logging
 
+from ninfer.base.ids import Handle
+from ninfer.base.outcome import Shortfall
+from ninfer.base.pools import DEVICE_POOLS
+
 from .request import Phase, Request
+from .room import make_host_room
 from .state import EngineState
 
 _log = logging.getLogger("ninfer.engine")
 
 
-def pause_destructively(state: EngineState, request: Request) -> None:
+def may_pause(state: EngineState, request: Request) -> bool:
+    """Its unit has landed, and a snapshot is not in the way of another context transaction (J4, L1)."""
+    return not request.in_flight and not (state.program.transaction_open and state.has_host)
+
+
+def pause(state: EngineState, request: Request) -> None:
     """Take lane and contents from a resident whose unit has landed. Its saved points survive on their own (K3)."""
     assert not request.in_flight, "J4: pauses happen at commit boundaries"
-    assert request.sequence is not None
     assert request.ticket != state.recovering, "J4: the holder of a full permit is not preempted"
-    sequence, request.sequence, request.lane = request.sequence, None, None  # first: an error releases only once
-    del state.by_sequence[sequence]
+    request.snapshot = _take_snapshot(state, request)
+    if request.snapshot is None:
+        give_up_sequence(state, request)
+    else:
+        _forget_sequence(state, request)
+        state.counters.snapshots += 1
+    _wait(state, request)
+    request.publication.pause()
+    state.counters.pauses += 1
+    how = "destructively" if request.snapshot is None else "by snapshot"
+    _log.info("request %d paused %s at %d tokens", request.ticket, how, request.frontier)
+
+
+def lose_restore(state: EngineState, request: Request) -> None:
+    """The copies of its bind failed: it waits like a paused request and computes again what it was to find (L3)."""
+    state.binding = None
+    if state.recovering == request.ticket:
+        state.recovering = None
+    request.distrusts_host = True
+    give_up_sequence(state, request)
+    _wait(state, request)
+    request.publication.lose_restore()
+    state.queue.note_capacity()
+
+
+def give_up_sequence(state: EngineState, request: Request) -> None:
+    """End the sequence without a point, and let the record go."""
+    sequence = _forget_sequence(state, request)  # first: an error releases only once
     state.program.release(sequence)
-    if request.record is not None:
-        state.resources.vacate(request.record)
-        request.record = None
+    record, request.record = request.record, None
+    if record is not None:
+        state.resources.vacate(record)
+
+
+def _forget_sequence(state: EngineState, request: Request) -> Handle:
+    sequence, request.sequence, request.lane = request.sequence, None, None
+    assert sequence is not None
+    del state.by_sequence[sequence]
+    return sequence
+
+
+def _wait(state: EngineState, request: Request) -> None:
     state.members.vacate(request.ticket)
     request.replay_until = max(request.replay_until, request.frontier)
     request.enter(Phase.PAUSED)
     state.queue.pause(request.ticket)
-    request.publication.pause()
-    state.counters.pauses += 1
-    _log.info("request %d paused at %d tokens", request.ticket, request.frontier)
+
+
+def _take_snapshot(state: EngineState, request: Request) -> Handle | None:
+    """None: nothing is computed yet, or the host has no room even after optional content has gone (K2)."""
+    sequence = request.sequence
+    assert sequence is not None
+    if not state.has_host or state.program.transaction_open or request.frontier == 0:
+        return None
+    while isinstance(outcome := state.program.pause(sequence), Shortfall):
+        if not make_host_room(state, request, outcome):
+            return None
+    state.releasing = frozenset(DEVICE_POOLS)
+    return outcome

@@ -42,6 +42,7 @@ class Publication:
         "completion_tokens",
         "computed_tokens",
         "decode_steps",
+        "failed_restores",
         "paused_s",
         "pauses",
         "prompt_tokens",
@@ -66,6 +67,7 @@ class Publication:
         self.replayed_tokens = 0
         self.decode_steps = 0
         self.pauses = 0
+        self.failed_restores = 0
         self.paused_s = 0.0
 
     @property
@@ -118,6 +120,11 @@ class Publication:
         self.pauses += 1
         self._paused_at = self._clock.now()
 
+    def lose_restore(self) -> None:
+        """What the request was to start from could not be copied: it waits for another lane."""
+        self.failed_restores += 1
+        self._paused_at = self._clock.now()
+
     def resume(self) -> None:
         """The request has a lane again."""
         assert self._paused_at is not None
@@ -152,6 +159,7 @@ class Publication:
             pauses=self.pauses,
             replayed_tokens=self.replayed_tokens,
             paused_s=paused_s,
+            failed_restores=self.failed_restores,
         )
 
     def _end(self) -> None:

@@ -33,7 +33,7 @@ class Phase(Enum):
 
 LEGAL: dict[Phase, frozenset[Phase]] = {
     Phase.QUEUED: frozenset({Phase.BINDING, Phase.ENDED}),
-    Phase.BINDING: frozenset({Phase.PREFILL, Phase.DECODE, Phase.ENDED}),
+    Phase.BINDING: frozenset({Phase.PREFILL, Phase.DECODE, Phase.PAUSED, Phase.ENDED}),
     Phase.PREFILL: frozenset({Phase.DECODE, Phase.PAUSED, Phase.ENDED}),
     Phase.DECODE: frozenset({Phase.PAUSED, Phase.ENDED}),
     Phase.PAUSED: frozenset({Phase.BINDING, Phase.ENDED}),
@@ -70,7 +70,13 @@ class Request:
     """Below this frontier the work was done once already: it is replayed."""
     in_flight: bool = False
     capture: CaptureRequest | None = field(default=None)
-    """The save that the chunk in flight carries."""
+    """The save that the chunk in flight carries, or the copy to the host."""
+    saves_on_host: bool = False
+    """The chunk in flight ends where a save is wanted that found no device slot."""
+    snapshot: Handle | None = None
+    """Its execution position, while it is paused and has not been revoked (K1)."""
+    distrusts_host: bool = False
+    """A restore of it failed: it computes rather than try that again."""
 
     @property
     def ledger(self) -> IntBuffer:

@@ -16,6 +16,7 @@ from ninfer.ports.native import BindDone, PrefillDone, RunDone
 from .failure import Endings
 from .request import Interrupt, Phase, Request
 from .state import EngineState
+from .transfers import Transfers
 
 
 class Settlement:
@@ -24,6 +25,7 @@ class Settlement:
     def __init__(self, state: EngineState, endings: Endings) -> None:
         self._state = state
         self._endings = endings
+        self._transfers = Transfers(state, endings)
         self._deadlines: list[tuple[float, Ticket, Interrupt]] = []
 
     def arrive(self, request: Request) -> None:
@@ -40,12 +42,15 @@ class Settlement:
     def poll(self) -> bool:
         """Settle every completion there is. True: something happened."""
         state = self._state
-        leaving = state.program.count_leaving()
+        leaving = state.program.count_leaving() + state.program.count_transfers()
         state.reported.extend(state.program.poll())
-        moved = bool(state.reported)
-        if state.program.count_leaving() < leaving:  # what an ended request had under way has landed
-            state.queue.note_capacity()
+        state.ended.extend(state.program.collect_ends())
+        moved = bool(state.reported or state.ended)
+        if state.program.count_leaving() + state.program.count_transfers() < leaving:
+            state.queue.note_capacity()  # what was under way for somebody who left has landed as well
             moved = True
+        while state.ended:
+            self._transfers.settle(state.ended.popleft())
         while state.reported:
             progress = state.reported.popleft()
             request = state.by_sequence[progress.sequence]
@@ -124,6 +129,7 @@ class Settlement:
         if request.is_prefilled:
             request.enter(Phase.DECODE)
         state.queue.note_capacity()  # what the first unit read may be given up from now on
+        self._transfers.save_on_host(request)
 
     def _settle_run(self, request: Request, run: RunResult) -> None:
         state, publication = self._state, request.publication

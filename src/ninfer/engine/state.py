@@ -41,6 +41,7 @@ class Counters:
     pauses: int = 0
     snapshots: int = 0
     """Pauses that kept the execution position (K1)."""
+    snapshots_resumed: int = 0
     snapshots_revoked: int = 0
     demotions: int = 0
     write_backs: int = 0

@@ -18,7 +18,9 @@ from ninfer.sched.permits import find_victim, order_of_asking
 
 from .draws import uniform
 from .failure import Endings
+from .pause import may_pause
 from .request import Phase, Request
+from .room import Room, make_room, revoke_at_last
 from .state import EngineState
 
 
@@ -42,7 +44,7 @@ class Turns:
         state, granted = self._state, Granted()
         members = state.members.by_ticket()
         if state.draws_in_flight == 0:
-            ready = [ticket for ticket in members if state.requests[ticket].phase is Phase.DECODE]
+            ready = [ticket for ticket in members if self._is_ready(ticket, Phase.DECODE)]
         else:
             ready = []  # lanes that decode stay together: the next set starts when this one has landed
         turns = self._list_prefill_turns()
@@ -98,8 +100,12 @@ class Turns:
         state = self._state
         if state.prefill_in_flight is not None:
             return []
-        ready = [ticket for ticket in state.members.by_ticket() if state.requests[ticket].phase is Phase.PREFILL]
+        ready = [ticket for ticket in state.members.by_ticket() if self._is_ready(ticket, Phase.PREFILL)]
         return state.rotation.list_turns(ready, state.recovering)
+
+    def _is_ready(self, ticket: Ticket, phase: Phase) -> bool:
+        request = self._state.requests[ticket]
+        return request.phase is phase and not request.in_flight
 
     def _is_granted(self, request: Request) -> bool:
         """Permit for the next unit, with reclaim and preemption. An error costs this request only."""
@@ -115,15 +121,20 @@ class Turns:
             shortfall = self._reserve(request)
             if shortfall is None:
                 return True
-            if state.resources.reclaim(shortfall, Right.NECESSARY):
+            room = make_room(state, request, shortfall, Right.NECESSARY)
+            if room is Room.MADE:
                 continue
+            if room is Room.COMING:
+                return False
             residents = state.members.by_ticket()
             victim = find_victim(request.ticket, residents, state.protected())
             if victim is None:
                 if len(residents) == 1 and not state.has_work_in_flight:
+                    if revoke_at_last(state, request):
+                        continue
                     raise _broken_contract(request, shortfall)
                 return False
-            if state.requests[victim].in_flight:
+            if not may_pause(state, state.requests[victim]):
                 return False
             self._endings.pause(state.requests[victim])
 
@@ -187,10 +198,10 @@ class Turns:
         shortfall = state.program.reserve_capture(request.sequence, capture, outdated)
         if shortfall is not None:
             gain = capture.frontier - reached
-            if not state.resources.reclaim(shortfall, Right.CAPTURE, frozenset(record.points()), gain):
-                return None
-            shortfall = state.program.reserve_capture(request.sequence, capture, outdated)
+            if state.resources.reclaim(shortfall, Right.CAPTURE, frozenset(record.points()), gain):
+                shortfall = state.program.reserve_capture(request.sequence, capture, outdated)
         if shortfall is not None:
+            request.saves_on_host = capture.frontier == chunk_end
             return None
         if outdated is not None:
             state.resources.retire(outdated)

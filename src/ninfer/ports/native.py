@@ -81,6 +81,8 @@ class SourceQuote:
     epoch: int
     first_unit_tokens: int = 0
     """Prompt tokens of the first unit; 0: an exact hit, the first unit feeds the first drawn token."""
+    restored_bytes: int = 0
+    """The part of `copied_bytes` that comes back from the host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +240,10 @@ class Occupancy:
 
 
 class NativeProgram(Protocol):
-    """The procedures. One context transaction at a time (L1, V-07)."""
+    """The procedures. One context transaction at a time (L1, V-07).
+
+    Where there is no host arena nothing can be demoted, and a pause keeps its snapshot only if nothing must be copied.
+    """
 
     def occupancy(self) -> Occupancy: ...
 
@@ -320,6 +325,10 @@ class NativeProgram(Protocol):
         """Released sequences whose work has not landed: what they hold comes back by itself (L3)."""
         ...
 
+    def count_transfers(self) -> int:
+        """Context transactions that wait for their copies, cancelled ones included: something comes by itself."""
+        ...
+
     def list_points(self) -> list[Handle]:
         """Every living point."""
         ...
@@ -335,14 +344,6 @@ class NativeProgram(Protocol):
     def delete(self, action: DeleteAction) -> Amounts:
         """Carry out; returns what became free. Re-checks holders and readers."""
         ...
-
-    def audit(self) -> None:
-        """Recount everything from the owners up; AssertionError names what differs (V-01, V-02)."""
-        ...
-
-
-class HostedProgram(NativeProgram, Protocol):
-    """Program with a host arena: demotions, snapshots, and binds that bring content back (C2, I6, K1)."""
 
     @property
     def transaction_open(self) -> bool:
@@ -385,10 +386,18 @@ class HostedProgram(NativeProgram, Protocol):
         """End a snapshot for good; Replay follows (K3). Returns what became free at once."""
         ...
 
+    def quote_revocation(self, snapshot: Handle) -> Amounts:
+        """What `revoke_snapshot` would free at once (J3)."""
+        ...
+
     def cancel_demotion(self) -> None:
         """Give up the demotion under way; its content stays on the device (L3)."""
         ...
 
     def collect_ends(self) -> list[TransactionEnd]:
         """Transactions that ended since the last call."""
+        ...
+
+    def audit(self) -> None:
+        """Recount everything from the owners up; AssertionError names what differs (V-01, V-02)."""
         ...

@@ -47,8 +47,11 @@ class Timings:
     decode_steps: int
     pauses: int = 0
     replayed_tokens: int = 0
-    """Committed tokens computed again after a pause; never part of the prompt tokens computed (SCHED-12)."""
+    """Committed or cached tokens computed again, after a pause or a failed restore; never part of the prompt tokens
+    computed (SCHED-12)."""
     paused_s: float = 0.0
+    failed_restores: int = 0
+    """Times that cached content could not be copied to the device and was computed again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from ninfer.base.pools import PAGE_TOKENS, Amounts, Pool
 from ninfer.ports.native import DeleteAction
 from ninfer.store.directory import KvDirectory
 from ninfer.store.stores import ContextStores
+from ninfer.store.tables import PageTable
 
 from .releases import Releases
 
@@ -74,13 +75,11 @@ def _list_page_actions(stores: ContextStores, releases: Releases, pool: Pool) ->
     asked: set[tuple[Pool, int, int]] = set()
     for directory in barren:
         for shared in stores.pages if pool is Pool.HOST else (pool,):
-            entries = directory.tables[shared].entries
-            page = entries[len(entries) - 1]
-            last = (shared, len(entries) - 1, page)
-            on_host = page < 0 or stores.copies.find_host(shared, page) is not None
-            if last not in asked and (on_host or pool is not Pool.HOST):
-                asked.add(last)
-                actions += _joint_actions(stores, releases, *last, wanted=pool)
+            index = _find_deepest(stores, directory.tables[shared], shared, pool)
+            deepest = (shared, index, directory.tables[shared].entries[index] if index >= 0 else 0)
+            if index >= 0 and deepest not in asked:
+                asked.add(deepest)
+                actions += _joint_actions(stores, releases, *deepest, wanted=pool)
     return actions
 
 
@@ -99,6 +98,18 @@ def _nested_actions(
             freed_before = freed
             actions.append(DeleteAction(ending, frees, lost_tokens, epoch))
     return actions
+
+
+def _find_deepest(stores: ContextStores, table: PageTable, pool: Pool, wanted: Pool) -> int:
+    """Index of the last page whose end could free something of `wanted`; -1: there is none."""
+    for index in range(len(table.entries) - 1, -1, -1):
+        page = table.entries[index]
+        on_host = page < 0 or (wanted is Pool.HOST and stores.copies.find_host(pool, page) is not None)
+        if on_host == (wanted is Pool.HOST):
+            return index
+        if not table.host_pages and not stores.copies.replicas:
+            return -1
+    return -1
 
 
 def _joint_actions(

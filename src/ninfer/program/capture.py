@@ -95,7 +95,7 @@ def forfeit_destination(stores: ContextStores, sequence: Sequence) -> None:
 
 def start_host_capture(
     stores: ContextStores,
-    host: HostTier,
+    host: HostTier | None,
     transactions: Transactions,
     sequence: Sequence,
     request: CaptureRequest,

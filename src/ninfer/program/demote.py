@@ -31,7 +31,7 @@ def list_demotions(stores: ContextStores, pool: Pool) -> list[DemoteAction]:
 
 def start_demotion(
     stores: ContextStores,
-    host: HostTier,
+    host: HostTier | None,
     transactions: Transactions,
     action: DemoteAction,
     *,

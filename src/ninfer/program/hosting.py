@@ -62,7 +62,9 @@ def reserve_room(stores: ContextStores, leaving: Leaving) -> Handle | Shortfall:
     return save
 
 
-def submit_saves(stores: ContextStores, host: HostTier, transaction: ContextTransaction, leaving: Leaving) -> None:
+def submit_saves(
+    stores: ContextStores, host: HostTier | None, transaction: ContextTransaction, leaving: Leaving
+) -> None:
     """Lease what is read and start the copies; nothing to copy closes the save at once."""
     assert transaction.save is not None
     targets = stores.copies.list_targets(transaction.save)
@@ -70,6 +72,7 @@ def submit_saves(stores: ContextStores, host: HostTier, transaction: ContextTran
         stores.copies.complete_save(transaction.save)
         transaction.save = None
         return
+    assert host is not None, "C2: there is room on a host that is not there"
     extents = {(target.pool, target.cell): target.extent for target in targets}
     copies: list[HostCopy] = []
     leased: list[tuple[Pool, PageId]] = []

@@ -23,7 +23,7 @@ from .transaction import ContextTransaction, Event, Transactions
 
 
 def start_pause(
-    stores: ContextStores, host: HostTier, transactions: Transactions, sequence: Sequence
+    stores: ContextStores, host: HostTier | None, transactions: Transactions, sequence: Sequence
 ) -> tuple[Handle, ContextTransaction | None, Leaving] | Shortfall:
     """Reserve all of it, hand the sequence over to its snapshot, submit the copies; or change nothing."""
     assert not sequence.outstanding, "J4: pauses happen at commit boundaries"

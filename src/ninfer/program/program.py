@@ -220,7 +220,6 @@ class Program:
         self, action: DemoteAction, *, most: int | None = None, keeps_device: bool = False
     ) -> Demoting | Shortfall:
         """Begin a demotion, or a write-back; a group of pages is halved until it can be placed (I11)."""
-        assert self._host is not None, "C2: there is no host tier"
         stores, transactions = self._stores, self._transactions
         outcome = start_demotion(stores, self._host, transactions, action, most=most, keeps_device=keeps_device)
         if isinstance(outcome, Shortfall):
@@ -240,7 +239,6 @@ class Program:
 
     def pause(self, sequence: Handle) -> Handle | Shortfall:
         """The sequence becomes a snapshot; what only it has leaves the device (K1, K2)."""
-        assert self._host is not None, "C2: there is no host tier"
         target = self._sequences[sequence]
         stores, transactions = self._stores, self._transactions
         outcome = start_pause(stores, self._host, transactions, target)
@@ -254,7 +252,6 @@ class Program:
 
     def capture_on_host(self, sequence: Handle, capture: CaptureRequest, retires: Handle | None) -> Shortfall | None:
         """Save the state as it stands, at `capture.frontier`, to the host alone (E2)."""
-        assert self._host is not None, "C2: there is no host tier"
         target = self._sequences[sequence]
         outcome = start_host_capture(self._stores, self._host, self._transactions, target, capture, retires)
         if isinstance(outcome, Shortfall):
@@ -266,6 +263,14 @@ class Program:
     def revoke_snapshot(self, snapshot: Handle) -> Amounts:
         """End a snapshot with every reference it has (K3)."""
         return revoke(self._stores, self._transactions, snapshot)
+
+    def quote_revocation(self, snapshot: Handle) -> Amounts:
+        """What ending a snapshot would free at once (J3)."""
+        return self._stores.checkpoints.count_freed([snapshot])
+
+    def count_transfers(self) -> int:
+        """Transactions that wait for their copies, cancelled ones included."""
+        return self._transactions.count_open()
 
     def collect_ends(self) -> list[TransactionEnd]:
         """How transactions ended since the last call."""

@@ -21,11 +21,15 @@ from .restore import find_missing
 
 @dataclass(frozen=True, slots=True)
 class HandOverCost:
-    """What a hand-over takes from the pools and what it frees in the same act. `copied`: pages and states moved."""
+    """What a hand-over takes from the pools and what it frees in the same act.
+
+    `copied`: pages and states moved; `restored`: those of them that come from the host.
+    """
 
     takes: Amounts
     frees: Amounts
     copied: Amounts
+    restored: Amounts = ZERO
 
     @property
     def need(self) -> Amounts:
@@ -102,16 +106,15 @@ def cost_of(stores: ContextStores, quote: SourceQuote) -> HandOverCost:
     missing = find_missing(stores, quote)
     back = Amounts.of(missing.count_pages())
     host_tails = Amounts.of({pool: 1 for pool, _ in missing.tails})
-    image = Amounts(state=int(missing.image is not None))
+    restored = host_tails + back + Amounts(state=int(missing.image is not None))
     if not quote.takes_over:  # full pages are shared; the tail copy is the first of the pages taken
         tails = Amounts.of({pool: 1 for pool, _ in directory.list_tails(frontier)})
         takes = amounts_of_pages(stores, stop_pages - frontier // PAGE_TOKENS, slots=slots)
-        return HandOverCost(takes + back, ZERO, tails + host_tails + back + image)
+        return HandOverCost(takes + back, ZERO, tails + restored, restored)
     tails = Amounts.of({pool: 1 for pool, _ in directory.list_shared_tails(frontier)})
     growth = amounts_of_pages(stores, stop_pages - pages_for(frontier), slots=slots)
     frees = stores.checkpoints.count_freed(quote.retires, {directory.serial: frontier})
-    moved = tails + host_tails + back
-    return HandOverCost(growth + moved, frees, moved + image)
+    return HandOverCost(growth + tails + host_tails + back, frees, tails + restored, restored)
 
 
 def first_unit_stop(quote: SourceQuote) -> int:
@@ -163,5 +166,9 @@ def _sort_points(
 
 def _with_cost(stores: ContextStores, quote: SourceQuote) -> SourceQuote:
     cost = cost_of(stores, quote)
-    copied_bytes = sum(stores.copies.block_bytes(pool) * count for pool, count in cost.copied.items())
-    return replace(quote, need=cost.need, copied_bytes=copied_bytes)
+    copied, restored = (_count_bytes(stores, amounts) for amounts in (cost.copied, cost.restored))
+    return replace(quote, need=cost.need, copied_bytes=copied, restored_bytes=restored)
+
+
+def _count_bytes(stores: ContextStores, amounts: Amounts) -> int:
+    return sum(stores.copies.block_bytes(pool) * count for pool, count in amounts.items())

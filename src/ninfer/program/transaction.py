@@ -137,6 +137,10 @@ class Transactions:
         assert transaction.lease is None, "V-03: a transaction ends with a lease"
         assert transaction.save is None, "V-04: a transaction ends with a save"
 
+    def count_open(self) -> int:
+        """The open one and those that drain."""
+        return len(self._draining) + (self.current is not None)
+
     def collect_ends(self) -> list[TransactionEnd]:
         """Ends since the last call. A bind that is in place and whatever was cancelled are not among them."""
         ends, self._ends = self._ends, []

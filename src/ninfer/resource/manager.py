@@ -12,10 +12,11 @@ from typing import assert_never
 from ninfer.base.ids import Handle, Ticket
 from ninfer.base.outcome import Shortfall
 from ninfer.base.pools import PAGE_TOKENS, Amounts, Pool
-from ninfer.ports.native import Bound, HandOver, NativeProgram
+from ninfer.ports.native import Bound, DemoteAction, HandOver, NativeProgram
 from ninfer.ports.output import LossReport
 
 from .continuation import Continuation, History
+from .demotion import last_use, rank_demotions
 from .index import PrefixIndex
 from .reclaim import CAPTURE_WEIGHT, Ranked, Right, Standing, find_reused, rank_actions
 from .sources import CostModel, Source, SourceAsk, rank_sources
@@ -94,7 +95,7 @@ class ResourceManager:
             record = parent
         else:
             record = self._open_record(history, adoptions=int(is_demand))
-        assert record.user is None, "one writer a history (V-09)"
+        assert record.user in (None, ticket), "one writer a history (V-09)"
         record.user = ticket
         for point in bound.consumed:  # Program has ended them: nothing may be asked about them any more
             self._forget(point)
@@ -174,6 +175,29 @@ class ResourceManager:
             gap -= self._delete(ranked[0])[shortfall.pool]
         return allowed
 
+    def list_demotions(self, pool: Pool, keep: frozenset[Handle]) -> list[DemoteAction]:
+        """What may leave the device for the host, first to go first. Nothing is lost by it (I6)."""
+        return rank_demotions(self._program.list_demote_actions(pool), self._owners, keep)
+
+    def free_host(self, shortfall: Shortfall, keep: frozenset[Handle], comes: DemoteAction | None = None) -> bool:
+        """End points until the host gap is closed; False, and nothing ended: that cannot be.
+
+        `comes`: content that takes their place, so only what was not used since it was.
+        """
+        limit = None if comes is None else last_use(comes.points, self._owners)
+        gap, is_checked = shortfall.gap, False
+        while gap > 0:
+            ranked = [
+                entry
+                for entry in self._rank(Pool.HOST, keep)
+                if entry.standing < Standing.IN_USE and (limit is None or entry.last_used < limit)
+            ]
+            if not ranked or (not is_checked and self._sum_largest(ranked) < gap):
+                return False
+            is_checked = True
+            gap -= self._delete(min(ranked, key=lambda entry: (entry.last_used, entry.action.points)))[Pool.HOST]
+        return True
+
     def explain(self, history: History, limit: int, source: Source) -> LossReport:
         """Why `source` was not deeper (settled decision 14). Ask before it is adopted."""
         recent = sorted(self._records.values(), key=lambda record: -record.last_used)[:MATCHED_RECORDS]
@@ -245,17 +269,20 @@ class ResourceManager:
         return False
 
     def _can_close(self, shortfall: Shortfall, keep: frozenset[Handle]) -> bool:
-        """Whether enough could be freed: each slot's action, or of the nested page actions of a record the largest.
+        """Whether enough could be freed."""
+        ranked = self._rank(shortfall.pool, keep)
+        if shortfall.pool is Pool.STATE:
+            return sum(entry.useful for entry in ranked) >= shortfall.gap
+        return self._sum_largest(ranked) >= shortfall.gap
 
-        Careful: pages that several records share may give more than this sum.
-        """
+    def _sum_largest(self, ranked: list[Ranked]) -> int:
+        """Of the nested actions of a record the largest counts. Careful: what records share may give more."""
         largest: dict[object, int] = {}
-        for ranked in self._rank(shortfall.pool, keep):
-            points = ranked.action.points
-            owner = self._owners.get(points[0])
-            key = points if shortfall.pool is Pool.STATE or owner is None else owner.serial
-            largest[key] = max(largest.get(key, 0), ranked.useful)
-        return sum(largest.values()) >= shortfall.gap
+        for entry in ranked:
+            owner = self._owners.get(entry.action.points[0])
+            key = entry.action.points if owner is None else owner.serial
+            largest[key] = max(largest.get(key, 0), entry.useful)
+        return sum(largest.values())
 
     def _rank(self, pool: Pool, keep: frozenset[Handle]) -> list[Ranked]:
         spare_slots = max(0, self._program.occupancy().capacity[Pool.STATE] - self._lanes)

@@ -175,7 +175,8 @@ def _check_usage(caller: Caller, end: Finished, name: str) -> None:
         f"USE-03: {name}: {cached} cached and {timings.computed_prompt_tokens} computed of {usage.prompt_tokens}"
     )
     assert timings.pauses == caller.pauses, f"{name}: pauses"
-    assert timings.pauses or not timings.replayed_tokens, f"{name}: replayed without a pause"
+    rebuilt = timings.pauses or timings.failed_restores
+    assert rebuilt or not timings.replayed_tokens, f"{name}: replayed without a pause"
 
 
 def _check_failure(caller: Caller, end: Failed, plan: FaultPlan, now_s: float, name: str) -> None:

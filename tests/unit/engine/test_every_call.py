@@ -16,16 +16,18 @@ from sim_engine import Caller, SimEngine, filler
 
 from ninfer.base.errors import DeviceFailure, RequestFailed
 from ninfer.base.outcome import Shortfall
-from ninfer.base.pools import DEVICE_POOLS
+from ninfer.base.pools import Pool
 from ninfer.ports.native import PrefillDone
 from ninfer.ports.output import Failed, Finished, FinishReason
 from ninfer.ports.sampling import SamplingParams
 from ninfer.resource.manager import CacheFacts
 from ninfer.resource.reclaim import Right
 
-ENGINE_WIDE = frozenset({"poll", "count_leaving", "audit"})
+ENGINE_WIDE = frozenset({"poll", "count_leaving", "count_transfers", "collect_ends", "audit"})
 """Calls that are made for nobody: what they break is the engine."""
-SAMPLES = 150
+SAMPLES = 240
+HOST_BYTES = (0, 3 << 20, 64 << 20)
+"""By seed: none, little, plenty."""
 
 
 class Broken(Exception):
@@ -79,7 +81,15 @@ class World:
     def __init__(self, seed: int, breaker: Breaker) -> None:
         self.random = random.Random(seed)
         self.engine = SimEngine(
-            lanes=3, slots=8, pages=8, max_context=500, chunk=64, delay_polls=seed % 3, seed=seed, audit=False
+            lanes=3,
+            slots=8,
+            pages=8,
+            max_context=500,
+            chunk=64,
+            delay_polls=seed % 3,
+            seed=seed,
+            audit=False,
+            host=HOST_BYTES[seed],
         )
         self.baseline = self.engine.program.occupancy()
         program = Watched(self.engine.program, breaker)
@@ -144,7 +154,7 @@ class World:
             assert isinstance(caller.end, Finished)
         self.engine.state.audit()
         resources = self.engine.resources
-        for pool in DEVICE_POOLS:
+        for pool in Pool:
             resources.reclaim(Shortfall(pool, 1 << 30, 0), Right.NECESSARY)
         assert self.engine.program.occupancy() == self.baseline
         assert resources.facts() == CacheFacts(0, 0, 0)
@@ -184,9 +194,10 @@ def test_an_error_at_any_call_costs_only_whom_it_was_made_for(seed: int) -> None
 
 def test_the_load_makes_every_kind_of_call() -> None:
     """The sample above can only find what the load does."""
-    made = set(count_calls(0)) | set(count_calls(1))
+    made = set(count_calls(0)) | set(count_calls(1)) | set(count_calls(2))
     program = {"quote_source", "bind", "reserve_prefill", "reserve_decode", "reserve_capture", "submit", "commit_run"}
     program |= {"freeze_end", "release", "point_frontier", "list_delete_actions", "delete", "occupancy"}
+    program |= {"pause", "demote", "list_demote_actions"}
     resources = {
         "list_sources",
         "explain",

@@ -77,7 +77,7 @@ def test_an_error_while_pausing_ends_the_paused_one(monkeypatch: pytest.MonkeyPa
     engine = SimEngine(lanes=2, pages=16, max_context=1024)
     older = engine.submit(filler(400, 1), 400)
     younger = engine.submit(filler(400, 2), 400)
-    once(failure, "pause_destructively", monkeypatch)
+    once(failure, "pause", monkeypatch)
     engine.run()
     older.check_output()
     assert isinstance(older.end, Finished)
