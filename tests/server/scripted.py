@@ -17,7 +17,7 @@ from typing import Any
 
 import ninfer
 from ninfer.base.clock import SystemClock
-from ninfer.base.errors import NInferError, Overloaded
+from ninfer.base.errors import NInferError, QueueFull
 from ninfer.base.ids import LaneId
 from ninfer.engine.core import Condition, HealthFacts
 from ninfer.engine.publish import Publication
@@ -201,7 +201,7 @@ class ScriptedEngine:
         if self.crash is not None:
             raise self.crash
         if self._waiting.qsize() >= self._max_queue:
-            raise Overloaded("the waiting queue is full")
+            raise QueueFull("the waiting queue is full")
         max_tokens = max_tokens or self.max_context - len(plan.tokens)
         script = self.script(plan) if callable(self.script) else self.script
         publication = Publication(sink, SystemClock(), len(plan.tokens))

@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+from ninfer.base.clock import ManualClock
 from ninfer.base.errors import (
     BadInput,
     CapacityContractError,
     DeviceFailure,
     NInferError,
     Overloaded,
+    QueueFull,
     QueueTimeout,
     RequestFailed,
     RequestTimeout,
@@ -21,6 +23,7 @@ from ninfer.base.errors import (
 from ninfer.config.options import ServerOptions
 from ninfer.server.auth import KeyRing
 from ninfer.server.journal import JsonJournal, LineJournal, ManyJournals, RequestRecord
+from ninfer.server.service import Pace
 
 from .clients import CHAT, NAMES, TEXT, Api
 from .scripted import Script, ScriptedEngine, whole
@@ -230,18 +233,30 @@ def test_the_session_hint_reaches_the_plan(api: Api, engine: ScriptedEngine) -> 
     assert [request.plan.session for request in engine.requests] == ["k", "s", "k"]
 
 
-def test_a_full_queue_is_overloaded(engine: ScriptedEngine) -> None:
+def test_a_full_queue_asks_for_patience(engine: ScriptedEngine) -> None:
     with Api(engine) as api:
-        engine.crash = Overloaded("the waiting queue is full")
+        engine.crash = QueueFull("the waiting queue is full")
         answer = api.chat()
-        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "overloaded")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (429, "queue_full")
         assert answer.headers["retry-after"] == "1"
+
+
+def test_retry_after_follows_the_pace_at_which_requests_end() -> None:
+    """A full queue has room again when the next request ends: every ten seconds here, later every half a second."""
+    clock = ManualClock()
+    pace = Pace(clock)
+    for between_s, retry_s in ((10.0, 10), (0.5, 1), (1000.0, 60)):
+        for _ in range(60):
+            clock.advance(between_s)
+            pace.note_end()
+        assert pace.retry_after_s() == retry_s
 
 
 @pytest.mark.parametrize(
     ("error", "status", "code"),
     [
-        (Overloaded("full"), 503, "overloaded"),
+        (Overloaded("shutting down"), 503, "overloaded"),
+        (QueueFull("full"), 429, "queue_full"),
         (QueueTimeout("too long in the queue"), 503, "queue_timeout"),
         (RequestTimeout("too long in all"), 504, "request_timeout"),
         (CapacityContractError("need 9 pages, capacity 8"), 503, "capacity_exceeded"),
@@ -263,7 +278,7 @@ def test_each_way_a_request_fails_has_its_status(
             answer = api.chat()
             assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
             assert "SECRET" not in answer.text
-            assert ("retry-after" in answer.headers) == (status == 503 and code != "capacity_exceeded")
+            assert ("retry-after" in answer.headers) == (status in (429, 503) and code != "capacity_exceeded")
         assert api.journal.records[-1].error == code
         engine.script = Script()
         assert api.chat().status_code == 200

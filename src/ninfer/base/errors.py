@@ -25,7 +25,11 @@ class CapacityContractError(NInferError):
 
 
 class Overloaded(NInferError):
-    """The waiting queue is full, or the engine is draining."""
+    """The engine takes no request now: it is draining, or worse (see the subclasses)."""
+
+
+class QueueFull(Overloaded):
+    """As many requests wait as may wait; the next that ends makes room."""
 
 
 class QueueTimeout(Overloaded):

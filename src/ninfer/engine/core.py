@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from ninfer.base.errors import BadInput, DeviceFailure, NInferError, Overloaded
+from ninfer.base.errors import BadInput, DeviceFailure, NInferError, Overloaded, QueueFull
 from ninfer.base.ids import Ticket
 from ninfer.frontend.plan import InputPlan
 from ninfer.ports.output import OutputSink
@@ -214,7 +214,7 @@ class EngineCore:
         if self._condition is not Condition.READY:
             raise Overloaded("the engine is shutting down")
         if len(self._state.requests) + self._arriving >= self._most_live:
-            raise Overloaded(f"the waiting queue is full ({self._most_live} requests in all)")
+            raise QueueFull(f"the waiting queue is full ({self._most_live} requests in all)")
 
     def _take(self, letter: Request | Ticket) -> None:
         if isinstance(letter, Request):

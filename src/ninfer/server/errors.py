@@ -16,6 +16,7 @@ from ninfer.base.errors import (
     DeviceFailure,
     NInferError,
     Overloaded,
+    QueueFull,
     QueueTimeout,
     RequestTimeout,
 )
@@ -66,6 +67,12 @@ def unavailable(message: str, code: str) -> ApiError:
     return ApiError(503, message, type="server_error", code=code, headers=retry)
 
 
+def too_many(message: str, retry_after_s: int = RETRY_AFTER_S) -> ApiError:
+    """429: the queue is full. `retry_after_s`: when a place in it is likely to be free."""
+    retry = ((b"retry-after", str(retry_after_s).encode()),)
+    return ApiError(429, message, type="rate_limit_error", code="queue_full", headers=retry)
+
+
 def internal() -> ApiError:
     """500: our fault, without details."""
     return ApiError(500, "The request ended with an internal error.", type="server_error", code="internal_error")
@@ -82,6 +89,8 @@ def find_api_error(error: Exception) -> ApiError:
             return unavailable(str(error), "queue_timeout")
         case RequestTimeout():
             return ApiError(504, str(error), type="server_error", code="request_timeout")
+        case QueueFull():
+            return too_many(str(error))
         case Overloaded():
             return unavailable(str(error) or "The server has no room for more requests.", "overloaded")
         case CapacityContractError():

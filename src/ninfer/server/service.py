@@ -6,6 +6,7 @@ Knows one engine and the requests in flight. Does not know any protocol.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from enum import Enum
 from typing import Protocol, TypeVar
 
 from ninfer.base.clock import Clock, unix_seconds
+from ninfer.base.errors import QueueFull
 from ninfer.config.options import ServerOptions
 from ninfer.engine.core import HealthFacts
 from ninfer.frontend.frontend import Frontend
@@ -21,7 +23,7 @@ from ninfer.ports.output import OutputSink
 from ninfer.ports.sampling import SamplingParams
 from ninfer.server.answer import AnswerAssembler, TextParser
 from ninfer.server.bridge import EventBridge, Inbox
-from ninfer.server.errors import ApiError, unavailable
+from ninfer.server.errors import ApiError, too_many, unavailable
 from ninfer.server.generation import Generation, Submission
 from ninfer.server.journal import RequestRecord
 from ninfer.server.tokentrack import TokenTrack
@@ -104,6 +106,28 @@ class Ask:
     """Deliver the first tool call only."""
 
 
+class Pace:
+    """How often a request ends, as a moving average: when a full queue is likely to have room again."""
+
+    _WEIGHT = 0.2
+    _LONGEST_RETRY_S = 60
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._last_s = clock.now()
+        self._between_s = 1.0
+
+    def note_end(self) -> None:
+        """A request ended."""
+        now = self._clock.now()
+        self._between_s += self._WEIGHT * (now - self._last_s - self._between_s)
+        self._last_s = now
+
+    def retry_after_s(self) -> int:
+        """Whole seconds, at least one."""
+        return min(max(1, math.ceil(self._between_s)), self._LONGEST_RETRY_S)
+
+
 class Service:
     """One for a server. Lives on the event loop, but for `open` and `fail`, which any thread may call."""
 
@@ -120,6 +144,7 @@ class Service:
         self._reason: str | None = None
         self._bridge: EventBridge | None = None
         self._live: set[Generation] = set()
+        self._pace = Pace(clock)
         self._text_work = ThreadPoolExecutor(_TEXT_THREADS, thread_name_prefix="ninfer-text")
 
     def open(self, engine: ServedEngine) -> None:
@@ -181,21 +206,29 @@ class Service:
         frontend, wants_entries = engine.frontend, ask.logprobs is not None
         track = TokenTrack(frontend.shown_bytes, frontend.token_bytes, wants_entries=wants_entries)
         assembler = AnswerAssembler(ask.parser, track, single_call=ask.single_call)
-        generation = Generation(inbox, assembler, record, on_end=self._live.discard)
-        submission = engine.core.submit(
-            ask.plan,
-            ask.params,
-            max_tokens=ask.max_tokens,
-            min_tokens=min(ask.min_tokens, ask.max_tokens),  # the context may have cut the budget below the floor
-            stop=ask.stops,
-            stop_token_ids=ask.stop_token_ids,
-            logprobs=ask.logprobs,
-            ignore_eos=ask.ignore_eos,
-            sink=self._bridge.make_sink(inbox),
-        )
+        generation = Generation(inbox, assembler, record, on_end=self._note_end)
+        try:
+            submission = engine.core.submit(
+                ask.plan,
+                ask.params,
+                max_tokens=ask.max_tokens,
+                min_tokens=min(ask.min_tokens, ask.max_tokens),  # the context may have cut the budget below the floor
+                stop=ask.stops,
+                stop_token_ids=ask.stop_token_ids,
+                logprobs=ask.logprobs,
+                ignore_eos=ask.ignore_eos,
+                sink=self._bridge.make_sink(inbox),
+            )
+        except QueueFull as error:
+            raise too_many(str(error), self._pace.retry_after_s()) from None
         generation.attach(submission)
         self._live.add(generation)
         return generation
+
+    def _note_end(self, generation: Generation) -> None:
+        if generation in self._live:
+            self._live.discard(generation)
+            self._pace.note_end()
 
     def count_live(self) -> int:
         """Requests in flight."""
