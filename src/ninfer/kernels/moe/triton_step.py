@@ -1,0 +1,140 @@
+"""Triton route of `moe` for a few rows: choose experts, read each chosen expert once a row, sum in a fixed order.
+
+A row's experts are read by themselves, whoever else uses them: with 1 to 8 rows and many experts few are shared, and
+those that are come from the cache.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+
+def choose_experts(logits: Tensor, experts: int, top_k: int) -> tuple[Tensor, Tensor]:
+    """logits [B, >= experts] -> (weights FP32 [B, top_k] with sum 1, ids int32 [B, top_k]); lower id among equals."""
+    batch = logits.shape[0]
+    weights = torch.empty(batch, top_k, dtype=torch.float32, device=logits.device)
+    ids = torch.empty(batch, top_k, dtype=torch.int32, device=logits.device)
+    _choose[(batch,)](
+        logits, logits.stride(0), weights, ids, experts, TOP_K=top_k, BLOCK=triton.next_power_of_2(experts), num_warps=1
+    )
+    return weights, ids
+
+
+def run_experts(h: Tensor, weights: Tensor, ids: Tensor, gate_up: Tensor, down: Tensor) -> Tensor:
+    """h [B, H] -> weighted expert outputs FP32 [B, top_k, H]; gate_up [E, H, 2 * I], down [E, I, H] in h's format."""
+    batch, hidden = h.shape
+    top_k, inner = ids.shape[1], down.shape[1]
+    middle = torch.empty(batch * top_k, inner, dtype=h.dtype, device=h.device)
+    parts = torch.empty(batch, top_k, hidden, dtype=torch.float32, device=h.device)
+    rows, columns = min(128, triton.next_power_of_2(hidden)), min(32, inner)
+    assert inner % columns == 0
+    _expert_up[(batch * top_k, inner // columns)](
+        h, ids, gate_up, middle, hidden, TOP_K=top_k, INNER=inner, ROWS=rows, COLUMNS=columns, num_warps=4
+    )
+    rows, columns = min(64, triton.next_power_of_2(inner)), min(64, hidden)
+    assert hidden % columns == 0
+    _expert_down[(batch * top_k, hidden // columns)](
+        middle, ids, weights, down, parts, hidden, INNER=inner, ROWS=rows, COLUMNS=columns, num_warps=4
+    )
+    return parts
+
+
+def sum_experts(parts: Tensor, shared: Tensor, shared_gate: Tensor) -> Tensor:
+    """parts [B, top_k, H] over top_k + sigmoid(shared_gate [B, 1]) * shared [B, H] -> FP32 [B, H]."""
+    batch, top_k, hidden = parts.shape
+    out = torch.empty(batch, hidden, dtype=torch.float32, device=parts.device)
+    block = min(triton.next_power_of_2(hidden), 256)
+    _sum_experts[(batch, triton.cdiv(hidden, block))](
+        parts, shared, shared_gate, shared_gate.stride(0), out, hidden, TOP_K=top_k, BLOCK=block, num_warps=2
+    )
+    return out
+
+
+@triton.jit
+def _choose(logits, stride, weights, ids, experts, TOP_K: tl.constexpr, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    expert = tl.arange(0, BLOCK)
+    value = tl.load(logits + row * stride + expert, mask=expert < experts, other=float("-inf")).to(tl.float32)
+    best = tl.max(value, 0)
+    total = 0.0
+    left = value
+    for _ in tl.static_range(TOP_K):
+        largest = tl.max(left, 0)
+        total += tl.exp(largest - best)
+        left = tl.where(expert == tl.argmax(left, 0), float("-inf"), left)
+    left = value
+    for i in tl.static_range(TOP_K):
+        chosen = tl.argmax(left, 0)
+        tl.store(weights + row * TOP_K + i, tl.exp(tl.max(left, 0) - best) / total)
+        tl.store(ids + row * TOP_K + i, chosen.to(tl.int32))
+        left = tl.where(expert == chosen, float("-inf"), left)
+
+
+@triton.jit
+def _expert_up(
+    h,
+    ids,
+    gate_up,
+    middle,
+    hidden,
+    TOP_K: tl.constexpr,
+    INNER: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    pair = tl.program_id(0)
+    expert = tl.load(ids + pair).to(tl.int64)
+    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    matrix = gate_up + expert * hidden * 2 * INNER
+    gate = tl.zeros([ROWS, COLUMNS], tl.float32)
+    up = tl.zeros([ROWS, COLUMNS], tl.float32)
+    for start in range(0, hidden, ROWS):
+        row = start + tl.arange(0, ROWS)
+        live = row < hidden
+        x = tl.load(h + pair // TOP_K * hidden + row, mask=live, other=0.0).to(tl.float32)[:, None]
+        place = row[:, None] * (2 * INNER) + column[None, :]
+        gate += x * tl.load(matrix + place, mask=live[:, None], other=0.0).to(tl.float32)
+        up += x * tl.load(matrix + place + INNER, mask=live[:, None], other=0.0).to(tl.float32)
+    g, u = tl.sum(gate, 0), tl.sum(up, 0)
+    tl.store(middle + pair * INNER + column, (g / (1.0 + tl.exp(-g)) * u).to(middle.dtype.element_ty))
+
+
+@triton.jit
+def _expert_down(
+    middle,
+    ids,
+    weights,
+    down,
+    parts,
+    hidden,
+    INNER: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    pair = tl.program_id(0)
+    expert = tl.load(ids + pair).to(tl.int64)
+    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    matrix = down + expert * INNER * hidden
+    total = tl.zeros([ROWS, COLUMNS], tl.float32)
+    for start in range(0, INNER, ROWS):
+        row = start + tl.arange(0, ROWS)
+        live = row < INNER
+        x = tl.load(middle + pair * INNER + row, mask=live, other=0.0).to(tl.float32)[:, None]
+        place = row[:, None] * hidden + column[None, :]
+        total += x * tl.load(matrix + place, mask=live[:, None], other=0.0).to(tl.float32)
+    tl.store(parts + pair.to(tl.int64) * hidden + column, tl.sum(total, 0) * tl.load(weights + pair))
+
+
+@triton.jit
+def _sum_experts(parts, shared, gate, gate_stride, out, hidden, TOP_K: tl.constexpr, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    live = at < hidden
+    share = tl.load(gate + row * gate_stride).to(tl.float32)
+    total = tl.load(shared + row * hidden + at, mask=live, other=0.0).to(tl.float32) / (1.0 + tl.exp(-share))
+    for i in tl.static_range(TOP_K):
+        total += tl.load(parts + (row * TOP_K + i) * hidden + at, mask=live, other=0.0)
+    tl.store(out + row * hidden + at, total, mask=live)

@@ -1,0 +1,119 @@
+"""Triton: between the fused projection and attention. Head norms, rotation, new keys and values into their pages.
+
+One program a row and head. The rows are one token of B sequences (`lengths` given: row n is the last token of its
+history, table row n) or T tokens of one (`lengths` None: row n lies at `start` + n, table row 0).
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from ninfer.kernels.rmsnorm import RmsNorm
+from ninfer.kernels.rope import RotaryTables
+
+from .blocks import PAGE_TOKENS
+
+
+def place_heads(
+    y: Tensor,
+    heads: int,
+    qk_norm: RmsNorm,
+    rotary: RotaryTables,
+    pool: Tensor,
+    layer: int,
+    table: Tensor,
+    lengths: Tensor | None,
+    start: int = 0,
+) -> tuple[Tensor, Tensor]:
+    """y [N, (Hq q | Hk k | Hk v | Hq gates) * D] -> q [N, Hq, D] and k [N, Hk, D], normed and turned, in y's format.
+
+    Keys and values go to the pages of `pool`; `table` int32 [rows, pages], `lengths` int32 [N].
+    """
+    rows, kv_heads, width = y.shape[0], pool.shape[3], pool.shape[5]
+    q = torch.empty(rows, heads, width, dtype=y.dtype, device=y.device)
+    k = torch.empty(rows, kv_heads, width, dtype=y.dtype, device=y.device)
+    _place[(rows, heads + 2 * kv_heads)](
+        y,
+        y.stride(0),
+        qk_norm.scaled,
+        qk_norm.floor,
+        rotary.cos,
+        rotary.sin,
+        q,
+        k,
+        pool,
+        pool.stride(0),
+        layer,
+        table,
+        table.stride(0),
+        table if lengths is None else lengths,
+        start,
+        ONE_SEQUENCE=lengths is None,
+        HEADS=heads,
+        KV_HEADS=kv_heads,
+        WIDTH=width,
+        TURNING=rotary.cos.shape[-1],
+        PAGE=PAGE_TOKENS,
+        num_warps=1,
+    )
+    return q, k
+
+
+@triton.jit
+def _place(
+    y,
+    y_stride,
+    scaled,
+    floor,
+    cos,
+    sin,
+    q_out,
+    k_out,
+    pool,
+    page_stride,
+    layer,
+    table,
+    table_stride,
+    lengths,
+    start,
+    ONE_SEQUENCE: tl.constexpr,
+    HEADS: tl.constexpr,
+    KV_HEADS: tl.constexpr,
+    WIDTH: tl.constexpr,
+    TURNING: tl.constexpr,
+    PAGE: tl.constexpr,
+):
+    row = tl.program_id(0).to(tl.int64)
+    head = tl.program_id(1)
+    at = tl.arange(0, WIDTH)
+    source = y + row * y_stride + head * WIDTH
+    value = tl.load(source + at).to(tl.float32)
+    if head < HEADS + KV_HEADS:
+        least = tl.load(floor)
+        scale = 1.0 / tl.sqrt(tl.sum(value * value, 0) + least * least)
+        value = value * scale * tl.load(scaled + head * WIDTH + at)
+        other = (at + TURNING // 2) % TURNING
+        turns = at < TURNING
+        swapped = tl.load(source + other, mask=turns, other=0.0).to(tl.float32)
+        swapped = swapped * scale * tl.load(scaled + head * WIDTH + other, mask=turns, other=0.0)
+        c = tl.load(cos + row * TURNING + at, mask=turns, other=1.0)
+        s = tl.load(sin + row * TURNING + at, mask=turns, other=0.0)
+        value = value * c + swapped * s
+    if head < HEADS:
+        tl.store(q_out + (row * HEADS + head) * WIDTH + at, value.to(q_out.dtype.element_ty))
+    else:
+        if ONE_SEQUENCE:
+            position = start + row
+            page = tl.load(table + position // PAGE)
+        else:
+            position = tl.load(lengths + row).to(tl.int64) - 1
+            page = tl.load(table + row * table_stride + position // PAGE)
+        block = layer * 2 * KV_HEADS + head - HEADS  # keys of all heads, then values of all heads
+        target = pool + page.to(tl.int64) * page_stride + (block * PAGE + position % PAGE) * WIDTH
+        tl.store(target + at, value.to(pool.dtype.element_ty))
+        if head < HEADS + KV_HEADS:
+            k_out_at = k_out + (row * KV_HEADS + head - HEADS) * WIDTH
+            tl.store(k_out_at + at, value.to(k_out.dtype.element_ty))

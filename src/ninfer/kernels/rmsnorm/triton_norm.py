@@ -1,0 +1,76 @@
+"""Triton routes of `rmsnorm`: residual update and norm in one pass; the gated norm of many short rows.
+
+Rows come in as they are stored; arithmetic is FP32; the result is rounded once to the format of `out`.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from . import RmsNorm
+
+
+def add_norm(x: Tensor, delta: Tensor | None, norm: RmsNorm, out_dtype: torch.dtype) -> Tensor:
+    """x FP32 [N, D] += delta [N, D], in place; then the norm of x -> fresh [N, D] of `out_dtype`."""
+    rows, width = x.shape
+    out = torch.empty(rows, width, dtype=out_dtype, device=x.device)
+    block = triton.next_power_of_2(width)
+    given = x if delta is None else delta
+    _add_norm[(rows,)](
+        x,
+        given,
+        out,
+        norm.scaled,
+        norm.floor,
+        width,
+        given.stride(0),
+        HAS_DELTA=delta is not None,
+        BLOCK=block,
+        num_warps=min(max(block // 512, 1), 16),
+    )
+    return out
+
+
+def norm_gated(x: Tensor, z: Tensor, norm: RmsNorm, out_dtype: torch.dtype) -> Tensor:
+    """x [N, heads, D], z [N, heads * D] with any row stride -> norm(x) * silu(z), [N, heads * D]."""
+    rows, heads, width = x.shape
+    out = torch.empty(rows, heads * width, dtype=out_dtype, device=x.device)
+    tile = 16
+    _norm_gated[(triton.cdiv(rows * heads, tile),)](
+        x, z, out, norm.scaled, norm.floor, rows * heads, heads, z.stride(0), WIDTH=width, TILE=tile, num_warps=4
+    )
+    return out
+
+
+@triton.jit
+def _add_norm(x, delta, out, scaled, floor, width, delta_stride, HAS_DELTA: tl.constexpr, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    at = tl.arange(0, BLOCK)
+    live = at < width
+    value = tl.load(x + row * width + at, mask=live, other=0.0)
+    if HAS_DELTA:
+        value += tl.load(delta + row * delta_stride + at, mask=live, other=0.0).to(tl.float32)
+        tl.store(x + row * width + at, value, mask=live)
+    least = tl.load(floor)
+    scale = 1.0 / tl.sqrt(tl.sum(value * value, 0) + least * least)
+    normed = value * scale * tl.load(scaled + at, mask=live, other=0.0)
+    tl.store(out + row * width + at, normed.to(out.dtype.element_ty), mask=live)
+
+
+@triton.jit
+def _norm_gated(x, z, out, scaled, floor, count, heads, z_stride, WIDTH: tl.constexpr, TILE: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64) * TILE + tl.arange(0, TILE)
+    at = tl.arange(0, WIDTH)
+    live = (row < count)[:, None]
+    flat = row[:, None] * WIDTH + at[None, :]
+    value = tl.load(x + flat, mask=live, other=0.0).to(tl.float32)
+    token, head = row // heads, row % heads
+    gate = tl.load(z + token[:, None] * z_stride + head[:, None] * WIDTH + at[None, :], mask=live, other=0.0)
+    gate = gate.to(tl.float32)
+    least = tl.load(floor)
+    scale = 1.0 / tl.sqrt(tl.sum(value * value, 1) + least * least)
+    normed = value * scale[:, None] * tl.load(scaled + at)[None, :]
+    tl.store(out + flat, (normed * gate / (1.0 + tl.exp(-gate))).to(out.dtype.element_ty), mask=live)

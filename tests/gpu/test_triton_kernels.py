@@ -1,0 +1,322 @@
+"""Every Triton route against its operator's judge: odd sizes, poisoned outputs, slots, cuts, lengths."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import torch
+from torch import Tensor
+
+pytest.importorskip("triton")
+
+from ninfer.kernels.conv1d import reference as conv_judge
+from ninfer.kernels.conv1d.triton_shift import shift_columns
+from ninfer.kernels.gated_delta import reference as delta_judge
+from ninfer.kernels.gated_delta.triton_inputs import scan_inputs
+from ninfer.kernels.gated_delta.triton_scan import scan_chunks
+from ninfer.kernels.gated_delta.triton_step import mix_step
+from ninfer.kernels.moe import reference as moe_judge
+from ninfer.kernels.moe.triton_step import choose_experts, run_experts, sum_experts
+from ninfer.kernels.paged_attention import reference as attention_judge
+from ninfer.kernels.paged_attention.triton_decode import attend_pages
+from ninfer.kernels.paged_attention.triton_heads import place_heads
+from ninfer.kernels.rmsnorm import RmsNorm
+from ninfer.kernels.rmsnorm import reference as norm_judge
+from ninfer.kernels.rmsnorm.triton_norm import add_norm, norm_gated
+from ninfer.kernels.rope import build_rotary, rotary_tables
+from ninfer.kernels.rope import reference as rope_judge
+from ninfer.kernels.swiglu import reference as swiglu_judge
+from ninfer.kernels.swiglu.triton_swiglu import swiglu
+
+HALF = torch.bfloat16 if os.environ.get("NINFER_TEST_DEVICE") == "cuda" else torch.float16
+"""The interpreter multiplies no BF16 matrices."""
+FORMATS = [(torch.float32, 3e-5), (HALF, 2e-2)]
+EPS = 1e-6
+NAN = float("nan")
+
+
+def normal(seed: int, *shape: int, dtype: torch.dtype = torch.float32, device: torch.device) -> Tensor:
+    """Fresh random numbers, the same on every device."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=generator).to(device, dtype)
+
+
+def near(got: Tensor, want: Tensor, bound: float) -> None:
+    """Relative to the size of the whole: ||got - want|| <= bound * ||want||; NaN never passes."""
+    got, want = got.double().cpu(), want.double().cpu()
+    assert got.shape == want.shape
+    error = float((got - want).norm() / want.norm())
+    assert error <= bound, error
+
+
+def make_norm(weight: Tensor, offset: float) -> RmsNorm:
+    with weight.device:
+        norm = RmsNorm.empty(tuple(weight.shape), EPS, torch.float32)
+    norm.fill(weight, offset=offset)
+    return norm
+
+
+@pytest.mark.parametrize(("dtype", "bound"), FORMATS)
+@pytest.mark.parametrize(("rows", "width"), [(1, 48), (3, 130), (2, 257)])
+def test_add_norm(dtype: torch.dtype, bound: float, rows: int, width: int, device: torch.device) -> None:
+    """The residual keeps FP32 and gets exactly the sum."""
+    x, delta = normal(1, rows, width, device=device), normal(2, rows, 2 * width, dtype=dtype, device=device)[:, :width]
+    weight = normal(3, width, device=device)
+    norm, want = make_norm(weight, 1.0), x + delta.float()
+    alone = add_norm(x, None, norm, dtype)
+    near(alone, norm_judge.rmsnorm(x.cpu(), 1 + weight.cpu(), EPS), bound)
+    got = add_norm(x, delta, norm, dtype)
+    assert torch.equal(x, want)
+    near(got, norm_judge.rmsnorm(want.cpu(), 1 + weight.cpu(), EPS), bound)
+
+
+@pytest.mark.parametrize(("dtype", "bound"), FORMATS)
+def test_norm_gated(dtype: torch.dtype, bound: float, device: torch.device) -> None:
+    x = normal(1, 5, 3, 32, dtype=dtype, device=device)
+    z, weight = normal(2, 5, 300, dtype=dtype, device=device)[:, 7:103], normal(3, 32, device=device)
+    got = norm_gated(x, z, make_norm(weight, 0.0), dtype)
+    want = norm_judge.rmsnorm_gated(x.view(15, 32).cpu(), z.reshape(15, 32).cpu(), weight.cpu(), EPS)
+    near(got.view(15, 32), want, bound)
+
+
+@pytest.mark.parametrize(("dtype", "bound"), FORMATS)
+@pytest.mark.parametrize(("rows", "inner"), [(1, 16), (3, 70), (2, 1100)])
+def test_swiglu(dtype: torch.dtype, bound: float, rows: int, inner: int, device: torch.device) -> None:
+    x = normal(5, rows, 2 * inner, dtype=dtype, device=device)
+    near(swiglu(x), swiglu_judge.swiglu(x.cpu()), bound)
+
+
+# ---- attention ----------------------------------------------------------------------------------------------------
+
+WIDTH, TURNING, SECTIONS, LAYERS = 64, 16, (4, 2, 2), 3
+
+
+class Heads:
+    """A fused projection of N rows with its norms, rotations and what the judge makes of them."""
+
+    def __init__(self, rows: int, heads: int, kv_heads: int, positions: list[int], dtype: torch.dtype, device) -> None:
+        self.heads, self.kv_heads = heads, kv_heads
+        self.y = normal(7 + rows, rows, 2 * (heads + kv_heads) * WIDTH + 8, dtype=dtype, device=device)[:, :-8]
+        weight = normal(8, heads + kv_heads, WIDTH, device=device)
+        self.norm = make_norm(weight, 1.0)
+        at = torch.tensor([positions, [p + 3 for p in positions], [2 * p for p in positions]])
+        with device:
+            rotary = build_rotary(1e4, TURNING, SECTIONS, torch.float32)
+        self.tables = rotary_tables(at.to(device), rotary)
+        flat = self.y.float().cpu().view(rows, -1, WIDTH)
+        turned = torch.stack(
+            [norm_judge.rmsnorm(flat[:, h], 1 + weight[h].cpu(), EPS) for h in range(heads + kv_heads)], 1
+        )
+        turned = rope_judge.rotate(turned, at, 1e4, TURNING, SECTIONS)
+        self.q, self.k = turned[:, :heads], turned[:, heads:]
+        self.v = flat[:, heads + kv_heads : heads + 2 * kv_heads]
+        self.gates = self.y[:, (heads + 2 * kv_heads) * WIDTH :]
+
+
+def poisoned_pool(pages: int, kv_heads: int, dtype: torch.dtype) -> Tensor:
+    return torch.full((pages, LAYERS, 2, kv_heads, 64, WIDTH), NAN, dtype=dtype)
+
+
+@pytest.mark.parametrize(("dtype", "bound"), FORMATS)
+@pytest.mark.parametrize(("heads", "kv_heads"), [(2, 1), (12, 2)])
+@pytest.mark.parametrize("lengths", [[1], [65], [130, 1, 64], [3, 200]])
+@pytest.mark.parametrize("splits", [None, 1, 2])
+def test_attention_decode(
+    dtype: torch.dtype, bound: float, heads: int, kv_heads: int, lengths: list[int], splits: int | None, device
+) -> None:
+    """New keys and values land in their pages; nothing past a row's end is read; more parts than pages are fine."""
+    rows = len(lengths)
+    tables = [[4 * row + 4, 4 * row + 1, 4 * row + 3, 4 * row + 2] for row in range(rows)]
+    before = poisoned_pool(1 + 4 * rows, kv_heads, dtype)
+    for row, length in enumerate(lengths):
+        for t in range(length - 1):
+            before[tables[row][t // 64], 1, :, :, t % 64] = normal(
+                1000 * row + t, 2, kv_heads, WIDTH, device=torch.device("cpu")
+            ).to(dtype)
+    pool, expected = before.to(device), before.clone()
+    case = Heads(rows, heads, kv_heads, [length + 4 for length in lengths], dtype, device)
+    table = torch.tensor(tables, dtype=torch.int32, device=device)
+    at = torch.tensor(lengths, dtype=torch.int32, device=device)
+    q, k = place_heads(case.y, heads, case.norm, case.tables, pool, 1, table, at)
+    near(q, case.q, bound)
+    near(k, case.k, bound)
+    got = attend_pages(q, case.gates, pool, 1, table, at, splits)
+    want = torch.cat(
+        [
+            attention_judge.attend(
+                case.q[r : r + 1], case.k[r : r + 1], case.v[r : r + 1], expected, 1, tables[r], length - 1
+            )
+            for r, length in enumerate(lengths)
+        ]
+    )
+    gates = case.gates.float().cpu().sigmoid().view(want.shape)
+    near(got.view(want.shape), want * gates, bound)
+    assert torch.equal(pool.cpu().isnan(), expected.isnan())
+    near(pool.cpu().nan_to_num(0.0), expected.nan_to_num(0.0), bound)
+
+
+@pytest.mark.parametrize(("dtype", "bound"), FORMATS)
+def test_heads_of_one_sequence(dtype: torch.dtype, bound: float, device: torch.device) -> None:
+    """Prefill: row n of one sequence lies at start + n."""
+    start, tokens, pages = 60, 9, [3, 1]
+    case = Heads(tokens, 4, 2, list(range(start, start + tokens)), dtype, device)
+    pool = poisoned_pool(4, 2, dtype).to(device)
+    table = torch.tensor([pages], dtype=torch.int32, device=device)
+    q, k = place_heads(case.y, 4, case.norm, case.tables, pool, 2, table, None, start)
+    near(q, case.q, bound)
+    near(k, case.k, bound)
+    for n in range(tokens):
+        page, inside = pages[(start + n) // 64], (start + n) % 64
+        near(pool[page, 2, 0, :, inside], case.k[n], bound)
+        near(pool[page, 2, 1, :, inside], case.v[n], bound)
+    assert int((~pool.isnan()).sum()) == tokens * 2 * 2 * WIDTH
+
+
+# ---- gated delta --------------------------------------------------------------------------------------------------
+
+DIM, TAPS = 16, 4
+
+
+class Mixer:
+    """A fused projection [N, q | k | v | z | b | a] with the small weights of one layer."""
+
+    def __init__(self, rows: int, key_heads: int, value_heads: int, dtype: torch.dtype, device: torch.device) -> None:
+        self.key_heads, self.value_heads = key_heads, value_heads
+        self.channels = (2 * key_heads + value_heads) * DIM
+        width = self.channels + value_heads * DIM + 2 * value_heads
+        self.y = normal(rows, rows, width + 4, dtype=dtype, device=device)[:, :-4]
+        self.conv = normal(11, TAPS, self.channels, device=device)
+        a_log = normal(12, value_heads, device=device)
+        self.rate, self.bias = -a_log.exp(), normal(13, value_heads, device=device)
+        self.weight = normal(14, DIM, device=device)
+        self.norm = make_norm(self.weight, 0.0)
+        self.a_log = a_log.cpu()
+
+    def judge(self, rows: slice, before: Tensor, state: Tensor) -> tuple[Tensor, list[Tensor], Tensor]:
+        """One sequence of these rows: (o [T, Hv, D] before the norm, states after each token, columns after)."""
+        y = self.y[rows].double().cpu()
+        mixed, columns = conv_judge.conv(y[:, : self.channels], self.conv.cpu(), before.double().cpu())
+        b, a = y[:, -2 * self.value_heads : -self.value_heads], y[:, -self.value_heads :]
+        inputs = delta_judge.delta_inputs(mixed, b, a, self.a_log, self.bias.cpu(), self.key_heads, DIM)
+        q, k, v, log_decay, beta = inputs
+        out, states = delta_judge.delta_rule(q, k, v, log_decay, beta, state.cpu())
+        return out, states, columns
+
+    def gated(self, out: Tensor, rows: slice) -> Tensor:
+        z = self.y[rows, self.channels : self.channels + self.value_heads * DIM].float().cpu()
+        gated = norm_judge.rmsnorm_gated(out.reshape(-1, DIM), z.reshape(-1, DIM), self.weight.cpu(), EPS)
+        return gated.view(len(out), -1)
+
+
+def state_pool(slots: int, heads: int, device: torch.device) -> Tensor:
+    """Three layers' matrices in wider images."""
+    return normal(21, slots, 3, heads, DIM, DIM, device=device)
+
+
+@pytest.mark.parametrize(("dtype", "bound"), FORMATS)
+@pytest.mark.parametrize(("key_heads", "value_heads"), [(1, 1), (2, 6)])
+@pytest.mark.parametrize("batch", [1, 3])
+def test_mix_step(dtype: torch.dtype, bound: float, key_heads: int, value_heads: int, batch: int, device) -> None:
+    """Rows in place and rows to another slot; the read slot keeps its bits; columns move once, at the end."""
+    case = Mixer(batch, key_heads, value_heads, dtype, device)
+    states = state_pool(2 * batch + 1, value_heads, device)
+    columns = normal(22, 2 * batch + 1, 3, TAPS - 1, case.channels, dtype=dtype, device=device)
+    reads = list(range(1, batch + 1))
+    writes = [slot if slot % 2 else slot + batch for slot in reads]
+    old_states, old_columns = states.clone(), columns.clone()
+    read, write = (torch.tensor(x, dtype=torch.int32, device=device) for x in (reads, writes))
+    got = mix_step(
+        case.y, case.conv, columns[:, 1], states[:, 1], case.rate, case.bias, case.norm, key_heads, read, write
+    )
+    newest = torch.stack([case.y[:, : case.channels]] * 3)
+    shift_columns(newest, columns, read, write)
+    for row in range(batch):
+        rows = slice(row, row + 1)
+        out, after, kept = case.judge(rows, old_columns[reads[row], 1], old_states[reads[row], 1])
+        near(got[rows], case.gated(out, rows), bound)
+        near(states[writes[row], 1], after[0], bound)
+        assert torch.equal(columns[writes[row], 1].double().cpu(), kept)
+    untouched = sorted(set(range(2 * batch + 1)) - set(writes))
+    assert torch.equal(states[untouched], old_states[untouched])
+    assert torch.equal(states[:, [0, 2]], old_states[:, [0, 2]])
+    assert torch.equal(columns[untouched], old_columns[untouched])
+
+
+@pytest.mark.parametrize(("dtype", "bound"), FORMATS)
+@pytest.mark.parametrize("fresh", [True, False])
+@pytest.mark.parametrize(("tokens", "cuts"), [(1, ()), (2, (1,)), (64, ()), (65, (64,)), (150, (37, 100))])
+def test_scan(dtype: torch.dtype, bound: float, fresh: bool, tokens: int, cuts: tuple[int, ...], device) -> None:
+    """Ragged chunks, cuts with and without a slot, an empty or a given start; states in full precision."""
+    case = Mixer(tokens, 2, 4, dtype, device)
+    states = state_pool(8, 4, device)
+    old = states.clone()
+    before = torch.zeros(TAPS - 1, case.channels, dtype=dtype, device=device)
+    if not fresh:
+        before = normal(23, TAPS - 1, case.channels, dtype=dtype, device=device)
+    inputs = scan_inputs(case.y, case.conv, None if fresh else before, case.rate, case.bias, 2, DIM)
+    given = tuple((cut, 4 + i if i % 2 == 0 else None) for i, cut in enumerate(cuts))
+    got = scan_chunks(inputs, states[:, 1], None if fresh else 1, 2, given)
+    start = torch.zeros(4, DIM, DIM) if fresh else old[1, 1]
+    want, after, _ = case.judge(slice(None), before, start)
+    near(got, want, bound)
+    near(states[2, 1], after[-1], bound)
+    for offset, slot in given:
+        if slot is not None:
+            near(states[slot, 1], after[offset - 1], bound)
+    written = {2, *(slot for _, slot in given if slot is not None)}
+    untouched = sorted(set(range(8)) - written)
+    assert torch.equal(states[untouched], old[untouched])
+    assert torch.equal(states[:, [0, 2]], old[:, [0, 2]])
+
+
+def test_a_scan_resumed_at_its_own_cut_is_bit_identical(device: torch.device) -> None:
+    """[decision 8] [D5]"""
+    case = Mixer(100, 2, 4, HALF, device)
+    states = state_pool(6, 4, device)
+    inputs = scan_inputs(case.y, case.conv, None, case.rate, case.bias, 2, DIM)
+    whole = scan_chunks(inputs, states[:, 1], None, 2, ((37, 3),))
+    rest = type(inputs)(*(x[37:] for x in (inputs.q, inputs.k, inputs.v, inputs.log_decay, inputs.beta)))
+    assert torch.equal(scan_chunks(rest, states[:, 1], 3, 4), whole[37:])
+    assert torch.equal(states[4, 1], states[2, 1])
+
+
+@pytest.mark.parametrize("same_keys", [True, False])
+def test_hard_scans_stay_exact(same_keys: bool, device: torch.device) -> None:
+    """Equal keys without decay make the powers of the chunk's system huge; strong decay must not overflow."""
+    case = Mixer(130, 1, 2, torch.float32, device)
+    inputs = scan_inputs(case.y, case.conv, None, case.rate, case.bias, 1, DIM)
+    if same_keys:
+        inputs.k.copy_(inputs.k[:1].clone().expand_as(inputs.k))
+        inputs.log_decay.zero_()
+        inputs.beta.fill_(1.0)
+    else:
+        inputs.log_decay.fill_(-40.0)
+    states = state_pool(2, 2, device)
+    q, k, v, decay, beta = (x.cpu() for x in (inputs.q, inputs.k, inputs.v, inputs.log_decay, inputs.beta))
+    want, after = delta_judge.delta_rule(q * DIM**0.5, k, v, decay, beta, torch.zeros(2, DIM, DIM))
+    near(scan_chunks(inputs, states[:, 1], None, 1), want, 1e-4)
+    near(states[1, 1], after[-1], 1e-4)
+
+
+# ---- experts ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("dtype", "bound"), FORMATS)
+@pytest.mark.parametrize("batch", [1, 5])
+def test_experts(dtype: torch.dtype, bound: float, batch: int, device: torch.device) -> None:
+    hidden, inner, experts, top_k = 192, 32, 6, 3
+    h = normal(31, batch, hidden, dtype=dtype, device=device)
+    logits = normal(32, batch, experts + 1, dtype=dtype, device=device)
+    gate_up = normal(33, experts, hidden, 2 * inner, device=device).mul_(0.1).to(dtype)
+    down = normal(34, experts, inner, hidden, device=device).mul_(0.1).to(dtype)
+    shared = normal(35, batch, hidden, dtype=dtype, device=device)
+    weights, ids = choose_experts(logits, experts, top_k)
+    near(weights.sum(-1), torch.ones(batch), 1e-6)
+    parts = run_experts(h, weights, ids, gate_up, down)
+    routed = logits[:, :experts].float().cpu()
+    want = moe_judge.experts(h.cpu(), routed, top_k, gate_up.cpu(), down.cpu())
+    near(parts.sum(1), want, bound)
+    gate = logits[:, experts:]
+    total = sum_experts(parts, shared, gate)
+    near(total, want + gate.float().cpu().sigmoid() * shared.float().cpu(), bound)
