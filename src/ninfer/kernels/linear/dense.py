@@ -65,6 +65,10 @@ class DenseWeight:
             return torch.mm(x, self._matrix)
         return torch.mm(x.to(self.dtype), self._matrix).to(x.dtype)
 
+    def multiply_into(self, out: Tensor, x: Tensor) -> None:
+        """out [N, out] = x W^T for an unpacked weight; x and out in its format."""
+        torch.mm(x, self._matrix, out=out)
+
     def multiply_add_(self, target: Tensor, x: Tensor) -> Tensor:
         """target [N, out] += x W^T."""
         if not self._packed and target.dtype == self.dtype:

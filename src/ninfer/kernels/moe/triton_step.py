@@ -138,3 +138,44 @@ def _sum_experts(parts, shared, gate, gate_stride, out, hidden, TOP_K: tl.conste
     for i in tl.static_range(TOP_K):
         total += tl.load(parts + (row * TOP_K + i) * hidden + at, mask=live, other=0.0)
     tl.store(out + row * hidden + at, total, mask=live)
+
+
+def gather_experts(rows: Tensor, places: Tensor, weights: Tensor, shared: Tensor, shared_gate: Tensor) -> Tensor:
+    """rows [N * top_k, H] of experts in any order; places int64 [N, top_k]: where a token's are; weights [N, top_k].
+
+    -> FP32 [N, H]: weighted sum + sigmoid(shared_gate [N, 1]) * shared [N, H].
+    """
+    tokens, top_k = places.shape
+    hidden = rows.shape[1]
+    out = torch.empty(tokens, hidden, dtype=torch.float32, device=rows.device)
+    block = min(triton.next_power_of_2(hidden), 1024)
+    _gather_experts[(tokens, triton.cdiv(hidden, block))](
+        rows,
+        places,
+        weights,
+        shared,
+        shared_gate,
+        shared_gate.stride(0),
+        out,
+        hidden,
+        TOP_K=top_k,
+        BLOCK=block,
+        num_warps=4,
+    )
+    return out
+
+
+@triton.jit
+def _gather_experts(
+    rows, places, weights, shared, gate, gate_stride, out, hidden, TOP_K: tl.constexpr, BLOCK: tl.constexpr
+):
+    token = tl.program_id(0).to(tl.int64)
+    at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    live = at < hidden
+    share = tl.load(gate + token * gate_stride).to(tl.float32)
+    total = tl.load(shared + token * hidden + at, mask=live, other=0.0).to(tl.float32) / (1.0 + tl.exp(-share))
+    for i in tl.static_range(TOP_K):
+        place = tl.load(places + token * TOP_K + i)
+        row = tl.load(rows + place * hidden + at, mask=live, other=0.0).to(tl.float32)
+        total += row * tl.load(weights + token * TOP_K + i)
+    tl.store(out + token * hidden + at, total, mask=live)

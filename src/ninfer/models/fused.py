@@ -1,0 +1,173 @@
+"""The text model with fused kernels, for a GPU: the layers of `hybrid` in fewer and larger steps.
+
+Matrices and what goes into them are BF16, the residual and everything inside a kernel is FP32. Two forwards: `step`
+takes all its inputs as tensors, allocates nothing of changing shape and reads nothing back, so that it can be
+captured; `prefill` runs T tokens of one sequence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ninfer.kernels.conv1d.triton_shift import shift_columns
+from ninfer.kernels.gated_delta.triton_inputs import scan_inputs
+from ninfer.kernels.gated_delta.triton_scan import scan_chunks
+from ninfer.kernels.gated_delta.triton_step import mix_step
+from ninfer.kernels.linear import linear
+from ninfer.kernels.moe.grouped import run_grouped
+from ninfer.kernels.moe.triton_step import choose_experts, run_experts, sum_experts
+from ninfer.kernels.paged_attention.flash import attend_chunk
+from ninfer.kernels.paged_attention.triton_decode import attend_pages
+from ninfer.kernels.paged_attention.triton_heads import place_heads
+from ninfer.kernels.rmsnorm.triton_norm import add_norm, norm_gated
+from ninfer.kernels.rope import RotaryTables
+from ninfer.kernels.swiglu.triton_swiglu import swiglu
+
+from .attention import Attention
+from .gated_delta import GatedDelta
+from .hybrid import HybridModel
+from .mlp import DenseMlp
+from .moe import SparseMlp
+from .passes import Memory, PrefillPass
+
+
+@dataclass(frozen=True, slots=True)
+class StepInputs:
+    """One token of each of B sequences, all int32 on the device.
+
+    `lengths` include the new token; `table` [B, pages]; `read`, `write`: state slots, equal for a row in place.
+    """
+
+    token_ids: Tensor
+    positions: Tensor
+    """[3, B]."""
+    lengths: Tensor
+    table: Tensor
+    read: Tensor
+    write: Tensor
+
+
+class FusedModel:
+    """A loaded model over its memory."""
+
+    def __init__(self, model: HybridModel, memory: Memory) -> None:
+        self._model, self._memory = model, memory
+        self._format = model.embedding.dtype
+
+    def step(self, inputs: StepInputs) -> Tensor:
+        """-> final-normed rows [B, H]; states, pages and tail rows are written."""
+        model, states = self._model, self._memory.states
+        rotary = model.rotary_tables(inputs.positions)
+        x = model.embed(inputs.token_ids)
+        shape, batch = model.geometry, x.shape[0]
+        width = shape.gdn.conv_channels + shape.gdn.value_width + 2 * shape.gdn.value_heads
+        mixed = x.new_empty(shape.linear_layers, batch, width, dtype=self._format)
+        delta: Tensor | None = None
+        for layer in model.layers:
+            h = add_norm(x, delta, layer.mixer_norm, self._format)
+            if isinstance(layer.mixer, GatedDelta):
+                delta = self._step_delta(layer.mixer, h, inputs, mixed[layer.mixer.layer])
+            else:
+                delta = self._step_attention(layer.mixer, h, inputs, rotary)
+            h = add_norm(x, delta, layer.mlp_norm, self._format)
+            delta = _dense(layer.mlp, h) if isinstance(layer.mlp, DenseMlp) else _step_sparse(layer.mlp, h)
+        hidden = add_norm(x, delta, model.final_norm, self._format)
+        shift_columns(mixed, states.conv, inputs.read, inputs.write)
+        states.tail.index_copy_(0, inputs.write.long(), hidden)
+        return hidden
+
+    def prefill(self, x: Tensor, run: PrefillPass, table: Tensor) -> Tensor:
+        """Residual x FP32 [T, H], consumed -> final-normed rows [T, H]; `table` int32 [1, pages]."""
+        delta: Tensor | None = None
+        for layer in self._model.layers:
+            h = add_norm(x, delta, layer.mixer_norm, self._format)
+            if isinstance(layer.mixer, GatedDelta):
+                delta = self._scan_delta(layer.mixer, h, run)
+            else:
+                delta = self._chunk_attention(layer.mixer, h, run, table)
+            h = add_norm(x, delta, layer.mlp_norm, self._format)
+            delta = _dense(layer.mlp, h) if isinstance(layer.mlp, DenseMlp) else _sparse(layer.mlp, h)
+        return add_norm(x, delta, self._model.final_norm, self._format)
+
+    # ---- mixers ---------------------------------------------------------------------------------------------------
+
+    def _step_delta(self, mixer: GatedDelta, h: Tensor, inputs: StepInputs, y: Tensor) -> Tensor:
+        states = self._memory.states
+        mixer.in_proj.multiply_into(y, h)
+        out = mix_step(
+            y,
+            mixer.conv,
+            states.layer_conv[mixer.layer],
+            states.layer_recurrent[mixer.layer],
+            mixer.decay_rate,
+            mixer.dt_bias,
+            mixer.norm,
+            mixer.geometry.key_heads,
+            inputs.read,
+            inputs.write,
+        )
+        return linear(out, mixer.out_proj)
+
+    def _step_attention(self, mixer: Attention, h: Tensor, inputs: StepInputs, rotary: RotaryTables) -> Tensor:
+        shape, kv = mixer.geometry, self._memory.kv
+        y = linear(h, mixer.in_proj)
+        q, _ = place_heads(y, shape.heads, mixer.qk_norm, rotary, kv, mixer.layer, inputs.table, inputs.lengths)
+        gates = y[:, (shape.heads + 2 * shape.kv_heads) * shape.head_dim :]
+        return linear(attend_pages(q, gates, kv, mixer.layer, inputs.table, inputs.lengths), mixer.out_proj)
+
+    def _scan_delta(self, mixer: GatedDelta, h: Tensor, run: PrefillPass) -> Tensor:
+        shape = mixer.geometry
+        columns = self._memory.states.layer_conv[mixer.layer]
+        y = linear(h, mixer.in_proj)
+        before = None if run.read_slot is None else columns[run.read_slot].clone()
+        _keep_columns(y[:, : shape.conv_channels], before, columns, run)
+        inputs = scan_inputs(y, mixer.conv, before, mixer.decay_rate, mixer.dt_bias, shape.key_heads, shape.key_dim)
+        states = self._memory.states.layer_recurrent[mixer.layer]
+        out = scan_chunks(inputs, states, run.read_slot, run.write_slot, run.cuts)
+        z = y[:, shape.conv_channels : shape.conv_channels + shape.value_width]
+        return linear(norm_gated(out, z, mixer.norm, self._format), mixer.out_proj)
+
+    def _chunk_attention(self, mixer: Attention, h: Tensor, run: PrefillPass, table: Tensor) -> Tensor:
+        shape, kv, pages = mixer.geometry, self._memory.kv, run.pages
+        y = linear(h, mixer.in_proj)
+        q, k = place_heads(y, shape.heads, mixer.qk_norm, run.rotary, kv, mixer.layer, table, None, pages.start)
+        heads = y.view(len(y), -1, shape.head_dim)
+        v, gates = heads[:, shape.heads + shape.kv_heads :].split([shape.kv_heads, shape.heads], 1)
+        out = attend_chunk(q, k, v, kv, mixer.layer, pages)
+        return linear(out.mul_(gates.sigmoid()).view(len(y), -1), mixer.out_proj)
+
+
+def _keep_columns(m: Tensor, before: Tensor | None, columns: Tensor, run: PrefillPass) -> None:
+    """The raw columns after each cut with a slot and after the last token go to their slots."""
+    kept = columns.shape[1]
+    for offset, slot in (*run.cuts, (m.shape[0], run.write_slot)):
+        if slot is None:
+            continue
+        if offset >= kept:
+            columns[slot].copy_(m[offset - kept : offset])
+        else:
+            ahead = torch.zeros_like(columns[slot]) if before is None else before
+            columns[slot].copy_(torch.cat([ahead[offset:], m[:offset]]))
+
+
+def _dense(mlp: DenseMlp, h: Tensor) -> Tensor:
+    return linear(swiglu(linear(h, mlp.gate_up)), mlp.down)
+
+
+def _step_sparse(mlp: SparseMlp, h: Tensor) -> Tensor:
+    logits, experts = linear(h, mlp.router), mlp.gate_up.shape[0]
+    weights, ids = choose_experts(logits, experts, mlp.top_k)
+    parts = run_experts(h, weights, ids, mlp.gate_up, mlp.down)
+    return sum_experts(parts, _shared(mlp, h), logits[:, experts:])
+
+
+def _sparse(mlp: SparseMlp, h: Tensor) -> Tensor:
+    logits, experts = linear(h, mlp.router), mlp.gate_up.shape[0]
+    return run_grouped(h, logits, mlp.top_k, mlp.gate_up, mlp.down, _shared(mlp, h), logits[:, experts:])
+
+
+def _shared(mlp: SparseMlp, h: Tensor) -> Tensor:
+    return linear(swiglu(linear(h, mlp.shared_gate_up)), mlp.shared_down)
