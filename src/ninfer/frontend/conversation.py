@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from ninfer.base.errors import BadInput
 from ninfer.frontend.escape import CONTENT_END, ControlText
@@ -22,8 +23,8 @@ _INLINE_REASONING = re.compile(r"\s*<think>(.*?)</think>\n*(.*)", re.DOTALL)
 _SYSTEM_ROLES = (Role.SYSTEM, Role.DEVELOPER)
 
 
-def list_template_messages(chat: ChatInput, control: ControlText, *, late_system: bool) -> list[TemplateMessage]:
-    """The conversation as the template gets it.
+def shape_messages(chat: ChatInput, *, late_system: bool) -> list[Message]:
+    """The conversation in the order and with the roles that the template prints.
 
     `late_system`: the template takes system messages anywhere. If it does not, the leading ones are joined into one
     and later ones are spoken by the user, in place, so that the history before them stays as it was (ANTH-01).
@@ -32,9 +33,12 @@ def list_template_messages(chat: ChatInput, control: ControlText, *, late_system
     if not chat.messages:
         raise BadInput("messages must not be empty", param="messages")
     messages = _in_call_order(chat.messages)
-    if not late_system:
-        messages = _with_one_system(messages)
-    return [_template_message(message, control) for message in messages]
+    return messages if late_system else _with_one_system(messages)
+
+
+def list_template_messages(shaped: Sequence[Message], control: ControlText) -> list[TemplateMessage]:
+    """The shaped conversation as the template gets it, message by message."""
+    return [_template_message(message, control) for message in shaped]
 
 
 def list_template_tools(chat: ChatInput, control: ControlText) -> list[dict[str, object]]:
@@ -64,14 +68,22 @@ def protected_kwargs(chat: ChatInput, control: ControlText) -> Mapping[str, obje
 def with_content_end_marked(message: TemplateMessage) -> TemplateMessage | None:
     """A copy whose last text carries CONTENT_END behind its last visible character; None when there is no such text."""
     content = message["content"]
+    return with_part_end_marked(message, len(content) - 1 if isinstance(content, list) else 0)
+
+
+def with_part_end_marked(message: TemplateMessage, part: int) -> TemplateMessage | None:
+    """The same for one text part; 0 is the whole of plain content."""
+    content = message["content"]
     if isinstance(content, str):
-        marked = _mark(content)
+        marked = _mark(content) if part == 0 else None
         return None if marked is None else {**message, "content": marked}
     assert isinstance(content, list)
-    if not content:
+    if not 0 <= part < len(content):
         return None
-    marked = _mark(content[-1]["text"])
-    return None if marked is None else {**message, "content": [*content[:-1], {**content[-1], "text": marked}]}
+    marked = _mark(content[part]["text"])
+    if marked is None:
+        return None
+    return {**message, "content": [*content[:part], {**content[part], "text": marked}, *content[part + 1 :]]}
 
 
 def _mark(text: str) -> str | None:
@@ -108,10 +120,24 @@ def _with_one_system(messages: Sequence[Message]) -> list[Message]:
         lead += 1
     shaped = list(messages[:lead])
     if lead > 1:
-        shaped = [Message(Role.SYSTEM, "\n\n".join(_plain(message.content) for message in shaped))]
+        shaped = [_join_systems(shaped)]
     for message in messages[lead:]:
-        shaped.append(Message(Role.USER, message.content) if message.role in _SYSTEM_ROLES else message)
+        shaped.append(replace(message, role=Role.USER) if message.role in _SYSTEM_ROLES else message)
     return shaped
+
+
+def _join_systems(systems: Sequence[Message]) -> Message:
+    """One message; a marker at its end stays. Inside the joined text there is no boundary to keep."""
+    content = systems[-1].content
+    ends = content[-1].marker if isinstance(content, tuple) and content else None
+    parts = [part for message in systems for part in (message.content if isinstance(message.content, tuple) else ())]
+    inner = sum(part.marker is not None for part in parts) - (ends is not None)
+    if inner or any(message.marker is not None for message in systems[:-1]):
+        raise BadInput(
+            "system messages are joined for this model: only the end of the last can be cached", param="messages"
+        )
+    text = "\n\n".join(_plain(message.content) for message in systems)
+    return Message(Role.SYSTEM, text if ends is None else (TextPart(text, ends),), marker=systems[-1].marker)
 
 
 def _plain(content: Content) -> str:
@@ -156,7 +182,7 @@ def _split_reasoning(content: Content) -> tuple[Content, str | None]:
         if len(content) != 1:
             return content, None
         answer, reasoning = _split_reasoning(content[0].text)
-        return ((TextPart(answer),) if isinstance(answer, str) else answer), reasoning
+        return ((TextPart(answer, content[0].marker),) if isinstance(answer, str) else answer), reasoning
     found = _INLINE_REASONING.fullmatch(content) if content is not None and "</think>" in content else None
     return (content, None) if found is None else (found.group(2), found.group(1))
 

@@ -13,12 +13,18 @@ from pathlib import Path
 from ninfer.base.buffers import IntBuffer
 from ninfer.base.errors import BadInput
 from ninfer.frontend.channels import ChannelParser
-from ninfer.frontend.conversation import list_template_messages, list_template_tools, protected_kwargs
+from ninfer.frontend.conversation import (
+    list_template_messages,
+    list_template_tools,
+    protected_kwargs,
+    shape_messages,
+)
 from ninfer.frontend.detokenize import Detokenizer, TokenBytes
 from ninfer.frontend.digests import RecentDigests
 from ninfer.frontend.escape import replace_surrogates, unescape
 from ninfer.frontend.files import TextFiles, read_text_files
-from ninfer.frontend.messages import ChatInput
+from ninfer.frontend.markers import Rendered, choose_frontiers, find_marks
+from ninfer.frontend.messages import ChatInput, MarkerUse
 from ninfer.frontend.plan import InputPlan
 from ninfer.frontend.rewrite import Rewrite, find_rewrite
 from ninfer.frontend.template import ChatTemplate
@@ -56,38 +62,43 @@ class Frontend:
 
     def render(self, chat: ChatInput) -> str:
         """The prompt text of a conversation. BadInput when the template refuses it."""
-        return unescape(self._render(chat)[0])
+        return unescape(self._render(chat).text)
 
     def plan_chat(self, chat: ChatInput) -> InputPlan:
-        """Render, tokenise, find the rewrite point and the recovery position. Raises BadInput."""
-        rendered, rewrite = self._render(chat)
-        encoded = self._tokens.encode(rendered)
+        """Render, tokenise, find the rewrite point, the recovery position and the markers. Raises BadInput."""
+        rendered = self._render(chat)
+        encoded = self._tokens.encode(rendered.text)
         prompt = len(encoded.tokens)
+        rewrite = find_rewrite(rendered.template, rendered.text, rendered.messages, rendered.tools, rendered.kwargs)
         point = None if rewrite is None else self._tokens.frontier_at(encoded, rewrite.point)
-        opens_thinking = rendered.rfind("<think>") > rendered.rfind("</think>")
-        if rewrite is None or not point:
-            return self._plan(encoded.tokens, prompt, session=chat.session, opens_thinking=opens_thinking)
-        recovery = point
-        if rewrite.content_end is not None:
-            recovery = self._tokens.frontier_at(encoded, rewrite.content_end) or point
-        frontiers = self._rewrite_frontiers(encoded, rewrite, point)
+        recovery = prompt
+        frontiers: tuple[int, ...] = ()
+        if rewrite is not None and point:
+            recovery, frontiers = point, self._rewrite_frontiers(encoded, rewrite, point)
+            if rewrite.content_end is not None:
+                recovery = self._tokens.frontier_at(encoded, rewrite.content_end) or point
+        placed = [(mark, self._tokens.deepest_frontier(encoded, mark.position)) for mark in find_marks(rendered)]
+        shared = choose_frontiers(placed, MarkerUse.SHARED, prompt)
+        anchors = choose_frontiers(placed, MarkerUse.ANCHOR, prompt)
         return InputPlan(
             tokens=encoded.tokens,
             digests=self._digests.chain_of(encoded.tokens),
             recovery_frontier=recovery,
             stop_token_ids=self.stop_token_ids,
-            rewrite=rewrite.kind,
-            rewrite_point=point,
+            rewrite=rewrite.kind if rewrite is not None and point else None,
+            rewrite_point=point or None,
             rewrite_execution_frontiers=frontiers,
-            execution_frontiers=_inside(prompt, recovery, *frontiers),
+            shared_markers=shared,
+            anchors=anchors,
+            execution_frontiers=_inside(prompt, recovery, *frontiers, *shared, *anchors),
             session=chat.session,
-            opens_thinking=opens_thinking,
+            opens_thinking=rendered.text.rfind("<think>") > rendered.text.rfind("</think>"),
         )
 
     def plan_text(self, text: str) -> InputPlan:
         """Raw text: control tokens may be spelled out in it; P is the recovery position (D3)."""
         tokens = self._tokens.encode_raw(replace_surrogates(text))
-        return self._plan(tokens, len(tokens))
+        return self._plan(tokens)
 
     def plan_tokens(self, tokens: Sequence[int]) -> InputPlan:
         """Raw tokens. BadInput for an id that the tokenizer does not have."""
@@ -98,7 +109,7 @@ class Frontend:
             message = f"token id {tokens[position]} at position {position} is not in [0, {self.vocab_size})"
             raise BadInput(message, param="prompt")
         ledger = IntBuffer(tokens)
-        return self._plan(ledger, len(ledger))
+        return self._plan(ledger)
 
     def detokenizer(self) -> Detokenizer:
         """A fresh decoder for one request's output."""
@@ -118,31 +129,28 @@ class Frontend:
         """A fresh parser for one answer to `chat`."""
         return ChannelParser(chat.active_tools, opens_thinking=plan.opens_thinking, new_call_id=new_call_id)
 
-    def _render(self, chat: ChatInput) -> tuple[str, Rewrite | None]:
+    def _render(self, chat: ChatInput) -> Rendered:
         if self._template is None:
             raise BadInput("this model has no chat template; use raw completion", param="messages")
         control = self._tokens.control
-        messages = list_template_messages(chat, control, late_system=self._late_system)
+        shaped = shape_messages(chat, late_system=self._late_system)
+        messages = list_template_messages(shaped, control)
         tools = list_template_tools(chat, control)
         kwargs = protected_kwargs(chat, control)
-        rendered = self._template.render(messages, tools, kwargs, generation_prompt=True)
-        return rendered, find_rewrite(self._template, rendered, messages, tools, kwargs)
+        text = self._template.render(messages, tools, kwargs, generation_prompt=True)
+        return Rendered(self._template, control, text, shaped, messages, chat.active_tools, tools, kwargs)
 
     def _rewrite_frontiers(self, encoded: EncodedText, rewrite: Rewrite, point: int) -> tuple[int, ...]:
         """Where the mathematics is cut for the sake of a rewrite (D5): a function of R and the header alone."""
         shared = self._tokens.floor_frontier(encoded, rewrite.shared_end)
         return _inside(len(encoded.tokens), max(point, shared))
 
-    def _plan(
-        self, tokens: IntBuffer, recovery: int, *, session: str | None = None, opens_thinking: bool = False
-    ) -> InputPlan:
+    def _plan(self, tokens: IntBuffer) -> InputPlan:
         return InputPlan(
             tokens=tokens,
             digests=self._digests.chain_of(tokens),
-            recovery_frontier=recovery,
+            recovery_frontier=len(tokens),
             stop_token_ids=self.stop_token_ids,
-            session=session,
-            opens_thinking=opens_thinking,
         )
 
 

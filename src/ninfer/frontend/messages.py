@@ -22,11 +22,21 @@ class Role(Enum):
     TOOL = "tool"
 
 
+class MarkerUse(Enum):
+    """What a caller's marker keeps (D1, D11)."""
+
+    SHARED = "shared"
+    """A public starting point that other conversations may use."""
+    ANCHOR = "anchor"
+    """A restore position of this conversation alone."""
+
+
 @dataclass(frozen=True, slots=True)
 class TextPart:
-    """One text part of a message that came as a list of parts."""
+    """One text part of a message that came as a list of parts. `marker`: keep the state where its text ends."""
 
     text: str
+    marker: MarkerUse | None = None
 
 
 Content = str | tuple[TextPart, ...] | None
@@ -44,7 +54,10 @@ class PastToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message. `tool_calls` and `reasoning_content` belong to the assistant, `tool_call_id` to tools."""
+    """One message. `tool_calls` and `reasoning_content` belong to the assistant, `tool_call_id` to tools.
+
+    `marker`: keep the state where the whole message ends, its closing included.
+    """
 
     role: Role
     content: Content = None
@@ -52,14 +65,19 @@ class Message:
     reasoning_content: str | None = None
     tool_call_id: str | None = None
     name: str | None = None
+    marker: MarkerUse | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """A declared tool: its name, and the object as the caller sent it, printed by the template as it is."""
+    """A declared tool: its name, and the object as the caller sent it, printed by the template as it is.
+
+    `marker`: keep the state behind this tool; it is no part of `raw`.
+    """
 
     name: str
     raw: Mapping[str, object]
+    marker: MarkerUse | None = None
 
     @property
     def parameters(self) -> Mapping[str, object]:

@@ -8,6 +8,9 @@ from enum import Enum
 from ninfer.base.buffers import IntBuffer
 from ninfer.base.identity import MediaSpan, PrefixDigests
 
+MOST_MARKERS = 4
+"""Shared markers of one request, and private anchors of one record (D1, D11)."""
+
 
 class RewriteKind(Enum):
     """Why a later request may differ from this one behind `rewrite_point` (D2)."""
@@ -24,9 +27,10 @@ class InputPlan:
 
     `rewrite_point`: R in tokens, or None for raw input. `recovery_frontier`: where input state is kept: C, R, or P
     for raw input (D3, D4). `execution_frontiers`: ascending positions in (0, prompt) where the mathematics is cut
-    (settled decision 6): the rewrite frontiers of D5 and the recovery frontier. `positions`: int32
-    [3 * tokens], axis-major, or None when all three axes equal the index. `opens_thinking`: the prompt ends inside
-    an open think block.
+    (settled decision 6): the rewrite frontiers of D5, the recovery frontier, markers and anchors. `shared_markers`,
+    `anchors`: ascending positions in (0, prompt], at most four each, offered for saving in order (D1, D11).
+    `positions`: int32 [3 * tokens], axis-major, or None when all three axes equal the index. `opens_thinking`: the
+    prompt ends inside an open think block.
     """
 
     tokens: IntBuffer
@@ -36,6 +40,8 @@ class InputPlan:
     rewrite: RewriteKind | None = None
     rewrite_point: int | None = None
     rewrite_execution_frontiers: tuple[int, ...] = ()
+    shared_markers: tuple[int, ...] = ()
+    anchors: tuple[int, ...] = ()
     execution_frontiers: tuple[int, ...] = ()
     session: str | None = None
     media: tuple[MediaSpan, ...] = ()
@@ -49,3 +55,6 @@ class InputPlan:
         assert self.rewrite_point is None or self.recovery_frontier <= self.rewrite_point <= prompt
         assert list(self.execution_frontiers) == sorted(set(self.execution_frontiers))
         assert all(0 < frontier < prompt for frontier in self.execution_frontiers)
+        for kept in (self.shared_markers, self.anchors):
+            assert list(kept) == sorted(set(kept)) and len(kept) <= MOST_MARKERS
+            assert all(at == prompt or at in self.execution_frontiers for at in kept), "D5: a marker without its cut"

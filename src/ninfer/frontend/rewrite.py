@@ -17,7 +17,7 @@ from ninfer.frontend.plan import RewriteKind
 from ninfer.frontend.template import ChatTemplate
 
 _PROBE_ANSWER = "\x03probe answer\x03"
-_PROBE_QUESTION = "\x03probe question\x03"
+PROBE_QUESTION = "\x03probe question\x03"
 _SAID_ROLES = ("user", "system")
 
 
@@ -37,7 +37,7 @@ class Rewrite:
 
 
 @dataclass(frozen=True, slots=True)
-class _Frame:
+class Frame:
     """How the template ends a user message, and how it opens the answer (the generation header)."""
 
     closing: str
@@ -57,7 +57,7 @@ def find_rewrite(
     kwargs: Mapping[str, object],
 ) -> Rewrite | None:
     """The typed R of a rendered prompt; None when the template gives no hold."""
-    frame = _find_frame(template, kwargs)
+    frame = find_frame(template, kwargs)
     if frame is None or not rendered.endswith(frame.header):
         return _replay_without_probe(template, rendered, messages, tools, kwargs)
     marked = None if CONTENT_END in rendered else _mark_last_words(messages)
@@ -94,17 +94,17 @@ def common_prefix(left: str, right: str) -> int:
     return low
 
 
-def _find_frame(template: ChatTemplate, kwargs: Mapping[str, object]) -> _Frame | None:
-    messages: list[TemplateMessage] = [{"role": "user", "content": _PROBE_QUESTION}]
+def find_frame(template: ChatTemplate, kwargs: Mapping[str, object]) -> Frame | None:
+    messages: list[TemplateMessage] = [{"role": "user", "content": PROBE_QUESTION}]
     try:
         bare = template.render(messages, (), kwargs, generation_prompt=False)
         headed = template.render(messages, (), kwargs, generation_prompt=True)
     except BadInput:
         return None
-    found = bare.rfind(_PROBE_QUESTION)
+    found = bare.rfind(PROBE_QUESTION)
     if found < 0 or not headed.startswith(bare) or len(headed) == len(bare):
         return None
-    return _Frame(closing=bare[found + len(_PROBE_QUESTION) :], header=headed[len(bare) :])
+    return Frame(closing=bare[found + len(PROBE_QUESTION) :], header=headed[len(bare) :])
 
 
 def _mark_last_words(messages: Sequence[TemplateMessage]) -> list[TemplateMessage] | None:
@@ -129,7 +129,7 @@ def _render_probe(
     """The conversation with an answer and another user turn behind it; None when the template refuses that."""
     probed = [*messages]
     probed.append({"role": "assistant", "content": _PROBE_ANSWER})
-    probed.append({"role": "user", "content": _PROBE_QUESTION})
+    probed.append({"role": "user", "content": PROBE_QUESTION})
     try:
         return template.render(probed, tools, kwargs, generation_prompt=True)
     except BadInput:

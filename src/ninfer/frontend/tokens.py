@@ -102,6 +102,19 @@ class SegmentTokenizer:
             return exact
         return self._piece_start(encoded, bisect_left(encoded.char_ends, position))[1]
 
+    def deepest_frontier(self, encoded: EncodedText, position: int) -> int:
+        """The deepest token boundary at or before `position` up to which text cut there has the same tokens (D13)."""
+        exact = self.frontier_at(encoded, position)
+        if exact is not None:
+            return exact
+        piece = bisect_left(encoded.char_ends, position)
+        begin, first = self._piece_start(encoded, piece)
+        if piece % 2:
+            return first
+        before = IntBuffer(self.encode_text(unescape(encoded.pieces[piece][: position - begin])))
+        whole = IntBuffer(encoded.tokens.to_bytes(first, encoded.token_ends[piece]))
+        return first + before.common_prefix(whole)
+
     @staticmethod
     def _piece_start(encoded: EncodedText, piece: int) -> tuple[int, int]:
         return (encoded.char_ends[piece - 1], encoded.token_ends[piece - 1]) if piece else (0, 0)

@@ -12,8 +12,9 @@ from typing import Any
 
 import msgspec
 
-from ninfer.frontend.messages import ChatInput, Content, Message, PastToolCall, Role, TextPart, ToolSpec
+from ninfer.frontend.messages import ChatInput, Content, MarkerUse, Message, PastToolCall, Role, TextPart, ToolSpec
 from ninfer.server.body import check_depth, convert_struct
+from ninfer.server.cache_input import MarkerCount, read_marker, split_tool
 from ninfer.server.errors import invalid, unsupported
 from ninfer.server.schema import ChatFields, ContentPart, MessageIn, ToolCallIn, ToolIn
 
@@ -31,8 +32,11 @@ def read_chat(fields: ChatFields, session: str | None) -> ChatInput:
     """The whole chat. Raises ApiError whose `param` is a path like `messages[3].content[0]`."""
     if not fields.messages:
         raise invalid("messages must not be empty.", param="messages", code="missing_field")
-    messages = tuple(_read_message(message, f"messages[{index}]") for index, message in enumerate(fields.messages))
-    tools = _read_tools(fields.tools)
+    count = MarkerCount()
+    tools = _read_tools(fields.tools, count)
+    messages = tuple(
+        _read_message(message, f"messages[{index}]", count) for index, message in enumerate(fields.messages)
+    )
     return ChatInput(
         messages=messages,
         tools=tools,
@@ -42,14 +46,17 @@ def read_chat(fields: ChatFields, session: str | None) -> ChatInput:
     )
 
 
-def _read_message(message: MessageIn, path: str) -> Message:
+def _read_message(message: MessageIn, path: str, count: MarkerCount) -> Message:
     try:
         role = Role(message.role)
     except ValueError:
         known = ", ".join(role.value for role in Role)
         raise invalid(f"{path}.role must be one of {known}.", param=f"{path}.role") from None
     _check_message(message, path)
-    content = _read_content(message, f"{path}.content")
+    content = _read_content(message, f"{path}.content", count)
+    marker = count.note(read_marker(message.cache_control, message.anchor, path), path)
+    if marker is not None and not content and not message.tool_calls:
+        raise invalid(f"{path} is empty; there is nothing to cache.", param=f"{path}.cache_control")
     if content is None and role in (Role.USER, Role.SYSTEM, Role.DEVELOPER):
         raise invalid(f"{path}.content is missing.", param=f"{path}.content", code="missing_field")
     if role is Role.TOOL and content is None:
@@ -62,6 +69,7 @@ def _read_message(message: MessageIn, path: str) -> Message:
         reasoning_content=message.reasoning_content if message.reasoning_content is not None else message.reasoning,
         tool_call_id=message.tool_call_id,
         name=message.name,
+        marker=marker,
     )
 
 
@@ -78,25 +86,32 @@ def _check_message(message: MessageIn, path: str) -> None:
             raise unsupported(f"{path}.{name}", f"{path}.{name} is not supported by this server.")
 
 
-def _read_content(message: MessageIn, path: str) -> Content:
+def _read_content(message: MessageIn, path: str, count: MarkerCount) -> Content:
     content = message.content
     if content is None:
         return message.refusal
     if isinstance(content, str):
         return content
-    return tuple(_read_part(part, f"{path}[{index}]") for index, part in enumerate(content))
+    return tuple(_read_part(part, f"{path}[{index}]", count) for index, part in enumerate(content))
 
 
-def _read_part(part: ContentPart, path: str) -> TextPart:
+def _read_part(part: ContentPart, path: str, count: MarkerCount) -> TextPart:
     if part.type in _MEDIA_PARTS:
         raise unsupported(path, f"{path}: parts of type '{part.type}' are not supported; this server reads text.")
     if part.type in ("text", "input_text", "output_text"):
         if part.text is None:
             raise invalid(f"{path}.text is missing.", param=f"{path}.text", code="missing_field")
-        return TextPart(part.text)
+        return TextPart(part.text, _read_part_marker(part, part.text, path, count))
     if part.type == "refusal" and part.refusal is not None:
-        return TextPart(part.refusal)
+        return TextPart(part.refusal, _read_part_marker(part, part.refusal, path, count))
     raise invalid(f"{path}.type is not a known kind of part.", param=f"{path}.type")
+
+
+def _read_part_marker(part: ContentPart, text: str, path: str, count: MarkerCount) -> MarkerUse | None:
+    marker = count.note(read_marker(part.cache_control, part.anchor, path), path)
+    if marker is not None and not text.strip():
+        raise invalid(f"{path} is empty; there is nothing to cache.", param=f"{path}.cache_control")
+    return marker
 
 
 def _read_call(call: ToolCallIn, path: str) -> PastToolCall:
@@ -109,14 +124,15 @@ def _read_call(call: ToolCallIn, path: str) -> PastToolCall:
     return PastToolCall(name=call.function.name, arguments=arguments or "", id=call.id or None)
 
 
-def _read_tools(tools: Sequence[dict[str, Any]]) -> tuple[ToolSpec, ...]:
+def _read_tools(tools: Sequence[dict[str, Any]], count: MarkerCount) -> tuple[ToolSpec, ...]:
     if len(tools) > MAX_TOOLS:
         raise invalid(f"tools may hold at most {MAX_TOOLS} tools.", param="tools")
-    return tuple(_read_tool(tool, f"tools[{index}]") for index, tool in enumerate(tools))
+    return tuple(_read_tool(tool, f"tools[{index}]", count) for index, tool in enumerate(tools))
 
 
-def _read_tool(tool: dict[str, Any], path: str) -> ToolSpec:
+def _read_tool(tool: dict[str, Any], path: str, count: MarkerCount) -> ToolSpec:
     check_depth(tool, path)
+    tool, marker = split_tool(tool, path)
     read = convert_struct(tool, ToolIn, path)
     if read.type != "function":
         raise unsupported(f"{path}.type", f"{path}.type must be 'function'.")
@@ -124,7 +140,7 @@ def _read_tool(tool: dict[str, Any], path: str) -> ToolSpec:
     if len(name) > MAX_TOOL_NAME_CHARACTERS or not _TOOL_NAME.fullmatch(name):
         rule = f"must be 1 to {MAX_TOOL_NAME_CHARACTERS} characters without spaces, '<', '>' and '='"
         raise invalid(f"{path}.function.name {rule}.", param=f"{path}.function.name")
-    return ToolSpec(name=name, raw=tool)
+    return ToolSpec(name=name, raw=tool, marker=count.note(marker, path))
 
 
 def _read_tool_choice(choice: str | dict[str, Any] | None, tools: Sequence[ToolSpec]) -> bool:

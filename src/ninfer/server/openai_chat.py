@@ -6,6 +6,7 @@ import secrets
 
 from ninfer.base.clock import unix_seconds
 from ninfer.server.body import decode_fields, decode_struct
+from ninfer.server.cache_input import read_session
 from ninfer.server.chat_input import read_chat
 from ninfer.server.fields import check_chat_fields
 from ninfer.server.openai_chat_render import ChatRenderer
@@ -41,7 +42,7 @@ def prepare_chat(body: bytes, context: Context) -> Job:
     check_budget(budget, budget_name)
     check_floor(fields.min_tokens, budget)
     check_stop_tokens(fields.stop_token_ids, frontend.vocab_size)
-    chat = read_chat(fields, context.session or fields.prompt_cache_key)
+    chat = read_chat(fields, read_session(context.session, fields.prompt_cache_key))
     plan = frontend.plan_chat(chat)
     max_context = context.engine.max_context
     check_context(len(plan.tokens), max_context, "messages")

@@ -16,6 +16,7 @@ from ninfer.ports.output import PrefillProgress
 from ninfer.ports.sampling import MAX_LOGPROBS
 from ninfer.server.answer import AnswerEvent, Began, Broken, Call, Ended, Piece
 from ninfer.server.body import decode_fields, decode_struct
+from ninfer.server.cache_input import read_session
 from ninfer.server.errors import invalid, unsupported
 from ninfer.server.fields import check_completion_fields
 from ninfer.server.openai_chat_render import token_text
@@ -55,7 +56,7 @@ def prepare_completion(body: bytes, context: Context) -> Job:
     if fields.logprobs is not None and not 0 <= fields.logprobs <= MAX_LOGPROBS:
         raise invalid(f"logprobs must be between 0 and {MAX_LOGPROBS}.", param="logprobs")
     plan = _read_prompt(fields.prompt, frontend, context.engine.max_context)
-    plan = replace(plan, session=context.session or fields.prompt_cache_key)
+    plan = replace(plan, session=read_session(context.session, fields.prompt_cache_key))
     prompt_tokens, max_context = len(plan.tokens), context.engine.max_context
     check_context(prompt_tokens, max_context, "prompt")
     renderer = TextRenderer(

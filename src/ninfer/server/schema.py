@@ -17,6 +17,8 @@ class ContentPart(msgspec.Struct):
     type: str
     text: str | None = None
     refusal: str | None = None
+    cache_control: dict[str, Any] | None = None
+    anchor: bool | None = None
 
 
 class FunctionCall(msgspec.Struct):
@@ -47,6 +49,8 @@ class MessageIn(msgspec.Struct):
     tool_call_id: str | None = None
     name: str | None = None
     refusal: str | None = None
+    cache_control: dict[str, Any] | None = None
+    anchor: bool | None = None
 
 
 class FunctionSpec(msgspec.Struct):

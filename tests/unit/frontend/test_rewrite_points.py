@@ -190,7 +190,8 @@ def test_the_next_turn_agrees_up_to_the_rewrite_point(first: ChatInput, answer: 
     assert plan.rewrite is not None
     assert 0 < plan.recovery_frontier <= plan.rewrite_point < len(plan.tokens)
     assert all(frontier >= plan.rewrite_point for frontier in plan.rewrite_execution_frontiers)
-    assert set(plan.execution_frontiers) == {*plan.rewrite_execution_frontiers, plan.recovery_frontier}
+    cuts = {*plan.rewrite_execution_frontiers, plan.recovery_frontier, *plan.shared_markers, *plan.anchors}
+    assert set(plan.execution_frontiers) == cuts - {len(plan.tokens)}
     between = text_of(frontend, plan.tokens.view(plan.recovery_frontier, plan.rewrite_point))
     assert between in ("", CLOSING)
     if loop:

@@ -1,0 +1,126 @@
+"""Who may replace whom: the admission rules of reclaim, as a table (I8-I10, G7).
+
+Pure. A claim is fixed when a decision starts; its budget is spent by the deletions of device and host steps together
+and never grows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from ninfer.base.ids import Handle, Ticket
+
+from .retention import Retention
+
+
+class Right(Enum):
+    """Who asks for room."""
+
+    NECESSARY = "necessary"
+    """The next unit of an admitted request, or a legal resume."""
+    ENTRY = "entry"
+    """A fresh request that wants to start."""
+    CAPTURE = "capture"
+    """A new save without repeated demand of its own position."""
+    DEMANDED_CAPTURE = "demanded_capture"
+    """A new save whose exact position was adopted by another request, or computed by two (H2)."""
+    WRITE_BACK = "write_back"
+    """A host copy that keeps existing content."""
+    SNAPSHOT = "snapshot"
+    """The execution state of a paused request."""
+
+
+class Victims(Enum):
+    """Which optional content may go."""
+
+    ANY = "any"
+    BY_CLASS = "by_class"
+    """Ordinary content; for a claimant of reused standing also reused content whose demand is older than its own."""
+    BY_DEMAND = "by_demand"
+    """Ordinary content, and reused content whose demand is older than the candidate's own."""
+
+
+class Revokes(Enum):
+    """Whose wait holds may be revoked when the usual reclaim falls short."""
+
+    NOBODY = "nobody"
+    YOUNGER = "younger"
+    ANYBODY = "anybody"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """`is_budgeted`: accumulated loss must stay below the added coverage. `needs_whole_gap`: partial reclaim is waste.
+
+    `takes_snapshots`: paused snapshots of later tickets follow when optional cache is used up.
+    """
+
+    victims: Victims
+    is_budgeted: bool
+    revokes: Revokes
+    needs_whole_gap: bool
+    takes_snapshots: bool
+
+
+RULES: dict[Right, Rule] = {
+    Right.NECESSARY: Rule(Victims.ANY, False, Revokes.ANYBODY, needs_whole_gap=False, takes_snapshots=True),
+    Right.ENTRY: Rule(Victims.ANY, False, Revokes.YOUNGER, needs_whole_gap=True, takes_snapshots=False),
+    Right.CAPTURE: Rule(Victims.BY_CLASS, True, Revokes.NOBODY, needs_whole_gap=True, takes_snapshots=False),
+    Right.DEMANDED_CAPTURE: Rule(Victims.BY_DEMAND, False, Revokes.NOBODY, needs_whole_gap=True, takes_snapshots=False),
+    Right.WRITE_BACK: Rule(Victims.BY_CLASS, True, Revokes.NOBODY, needs_whole_gap=True, takes_snapshots=False),
+    Right.SNAPSHOT: Rule(Victims.ANY, False, Revokes.NOBODY, needs_whole_gap=True, takes_snapshots=True),
+}
+
+
+@dataclass(slots=True)
+class Budget:
+    """Added coverage in tokens, fixed against the fallback that survived when the decision started (I9)."""
+
+    tokens: int
+    spent: int = 0
+
+    def covers(self, loss_tokens: int) -> bool:
+        """Whether the gain still exceeds everything lost so far and this."""
+        return self.tokens > self.spent + loss_tokens
+
+    def spend(self, loss_tokens: int) -> None:
+        """Losses add up, also where a cleverer combination would have lost less."""
+        self.spent += loss_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One decision's right. `keep`: points that must stay, such as the own source.
+
+    `retention`, `demand_at`: the claimant's class and order of demand; for DEMANDED_CAPTURE the candidate's own, never
+    its owner's newer one.
+    """
+
+    right: Right
+    keep: frozenset[Handle] = frozenset()
+    ticket: Ticket | None = None
+    retention: Retention = Retention.ORDINARY
+    demand_at: int = 0
+    budget: Budget | None = None
+
+    def __post_init__(self) -> None:
+        assert self.rule.is_budgeted == (self.budget is not None), f"I9: {self.right.value} and its budget"
+
+    @property
+    def rule(self) -> Rule:
+        """The row of the table."""
+        return RULES[self.right]
+
+
+def may_replace(claim: Claim, retention: Retention, demand_at: int, loss_tokens: int) -> bool:
+    """Whether content of this class, newest demand and loss may go for the claim. Budgets are checked, not spent."""
+    match claim.rule.victims:
+        case Victims.ANY:
+            allowed = True
+        case Victims.BY_CLASS:
+            older = claim.retention is Retention.REUSED and demand_at < claim.demand_at
+            allowed = retention is Retention.ORDINARY or older
+        case Victims.BY_DEMAND:
+            allowed = retention is Retention.ORDINARY or demand_at < claim.demand_at
+    return allowed and (claim.budget is None or claim.budget.covers(loss_tokens))

@@ -1,0 +1,70 @@
+"""What a caller says about caching: `cache_control` and `"anchor"` on tools, messages and text parts, and the session.
+
+Checks spelling and count, with the path of what is wrong. Which positions they mean is the frontend's knowledge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ninfer.frontend.messages import MarkerUse
+from ninfer.server.errors import invalid
+
+MAX_MARKERS = 4
+MAX_SESSION_CHARACTERS = 1024
+
+
+def read_marker(cache_control: object, anchor: bool | None, path: str) -> MarkerUse | None:
+    """The use that an object with these two fields asks for. Raises ApiError."""
+    if cache_control is None:
+        if anchor:
+            raise invalid(f'{path}.anchor needs "cache_control" beside it.', param=f"{path}.anchor")
+        return None
+    if not isinstance(cache_control, Mapping) or cache_control.get("type") != "ephemeral":
+        raise invalid(f"{path}.cache_control.type must be 'ephemeral'.", param=f"{path}.cache_control")
+    return MarkerUse.ANCHOR if anchor else MarkerUse.SHARED
+
+
+def split_tool(tool: dict[str, Any], path: str) -> tuple[dict[str, Any], MarkerUse | None]:
+    """The tool as the template prints it, and its marker."""
+    if "cache_control" not in tool and "anchor" not in tool:
+        return tool, None
+    anchor = tool.get("anchor")
+    if anchor is not None and not isinstance(anchor, bool):
+        raise invalid(f"{path}.anchor must be true or false.", param=f"{path}.anchor", code="invalid_type")
+    marker = read_marker(tool.get("cache_control"), anchor, path)
+    return {name: value for name, value in tool.items() if name not in ("cache_control", "anchor")}, marker
+
+
+class MarkerCount:
+    """Counts explicit markers while a body is read, so that the fifth is named by its path."""
+
+    __slots__ = ("_counts",)
+
+    def __init__(self) -> None:
+        self._counts = dict.fromkeys(MarkerUse, 0)
+
+    def note(self, marker: MarkerUse | None, path: str) -> MarkerUse | None:
+        """The marker, counted. Raises ApiError for one too many."""
+        if marker is None:
+            return None
+        self._counts[marker] += 1
+        if self._counts[marker] > MAX_MARKERS:
+            what = "cache markers" if marker is MarkerUse.SHARED else "anchors"
+            raise invalid(f"a request may set at most {MAX_MARKERS} {what}.", param=f"{path}.cache_control")
+        return marker
+
+
+def read_session(header: str | None, cache_key: str | None) -> str | None:
+    """Which conversation a request belongs to: the first of `x-session-id` and `prompt_cache_key` that says anything.
+
+    Any characters will do; they are compared and never printed.
+    """
+    for name, value in (("x-session-id", header), ("prompt_cache_key", cache_key)):
+        if not value:
+            continue
+        if len(value) > MAX_SESSION_CHARACTERS:
+            raise invalid(f"{name} may have at most {MAX_SESSION_CHARACTERS} characters.", param=name)
+        return value
+    return None
