@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ninfer.sim.faults import Counts
+from ninfer.sim.counts import Counts
 from ninfer.sim.main import SeedReport, run_seed, run_seeds
 
 

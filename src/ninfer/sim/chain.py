@@ -6,7 +6,7 @@ are different objects even where their tokens are equal, so that a splice of bot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from ninfer.base.pools import PAGE_TOKENS
 
@@ -88,10 +88,13 @@ def expected_tokens(
     positions: Iterable[Position] | None = None,
     rope_delta: int = 0,
     uniforms: Uniforms | None = None,
+    floor_tokens: int = 0,
+    forbidden: Collection[int] = (),
 ) -> list[int]:
     """The `count` tokens that a request must give, in closed form: no batching, caching or chunks enter (V-15).
 
-    `positions`: triples of the prompt, default (i, i, i). `uniforms`: None for greedy.
+    `positions`: triples of the prompt, default (i, i, i). `uniforms`: None for greedy. `forbidden`:
+    what is never drawn as one of the first `floor_tokens`; the next id that may be is drawn instead.
     """
     triples = [(index, index, index) for index in range(len(prompt))] if positions is None else list(positions)
     digest = _ROOT_DIGEST
@@ -100,6 +103,8 @@ def expected_tokens(
     drawn: list[int] = []
     for index in range(len(prompt), len(prompt) + count):
         token = draw_token(digest, vocab_tokens, 0.0 if uniforms is None else uniforms(index))
+        while len(drawn) < floor_tokens and token in forbidden:
+            token = (token + 1) % vocab_tokens
         drawn.append(token)
         axis = index + rope_delta
         digest = extend_digest(digest, token, (axis, axis, axis))

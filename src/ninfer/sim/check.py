@@ -41,7 +41,14 @@ class Speech:
 def expected_speech(ask: Ask) -> Speech:
     """What the request says when nothing ends it from outside. Reads one character at a time."""
     draw = None if ask.params.is_greedy else (lambda position: uniform(ask.params.seed, position))
-    tokens = expected_tokens(ask.prompt, ask.max_tokens, vocab_tokens=VOCAB_TOKENS, uniforms=draw)
+    tokens = expected_tokens(
+        ask.prompt,
+        ask.max_tokens,
+        vocab_tokens=VOCAB_TOKENS,
+        uniforms=draw,
+        floor_tokens=ask.min_tokens,
+        forbidden=ask.stop_ids,
+    )
     text = ""
     for index, token in enumerate(tokens):
         said = tuple(tokens[: index + 1])
@@ -49,7 +56,7 @@ def expected_speech(ask: Ask) -> Speech:
             return Speech(said, said[:-1], text, FinishReason.STOP, None, token)
         text += letter(token)
         found = max((stop for stop in ask.stop_strings if text.endswith(stop)), key=len, default=None)
-        if found is not None:
+        if found is not None and len(said) > ask.min_tokens:
             kept = len(text) - len(found)
             return Speech(said, said[:kept], text[:kept], FinishReason.STOP, found)
     return Speech(tuple(tokens), tuple(tokens), text, FinishReason.LENGTH)
@@ -189,8 +196,7 @@ def _check_failure(caller: Caller, end: Failed, plan: FaultPlan, now_s: float, n
     elif isinstance(error, RequestTimeout):
         assert waited_s >= plan.request_timeout_s, f"{name} timed out early"
     else:
-        is_planted = plan.fail_submission is not None or plan.fail_copy is not None or plan.fail_landing is not None
-        is_fault = isinstance(error, DeviceFailure | Overloaded) and is_planted
+        is_fault = isinstance(error, DeviceFailure | Overloaded) and plan.fails_device
         assert is_fault, f"{name} failed: {type(error).__name__}: {error}"
 
 

@@ -48,7 +48,7 @@ _ALL_BITS = (1 << 64) - 1
 
 @dataclass(frozen=True, slots=True)
 class SimFaults:
-    """What goes wrong, from a seed. `delay_polls`: work lands up to that many polls late.
+    """What goes wrong, from a seed. `delay_polls`: work lands up to that many polls late, `delay_copy_polls`: copies.
 
     `fail_submission`, `fail_copy`, `fail_landing`: the n-th submission, copy or completion (from 0) ends in
     DeviceFailure; None: none does.
@@ -57,6 +57,8 @@ class SimFaults:
 
     seed: int = 0
     delay_polls: int = 0
+    delay_copy_polls: int | None = None
+    """None: as late as the rest."""
     fail_submission: int | None = None
     fail_copy: int | None = None
     fail_landing: int | None = None
@@ -133,23 +135,23 @@ class SimDevice:
         self._copies: deque[_Work] = deque()
         self._submissions = 0
         self._copies_submitted = 0
+        self.late = 0
+        """Completions that did not come at the first poll."""
+        self.overtaking = 0
+        """Completions before that of something submitted earlier."""
         self.fed_tokens = 0
         """Tokens fed in all units so far: what really was computed."""
 
     def submit_copy(self, copies: Sequence[PageCopy | StateCopy]) -> TransferId:
         """Copies land on their own, in any order beside the units."""
-        number = self._copies_submitted
-        self._copies_submitted += 1
-        work = self._work(tuple(copies))
-        if number == self._faults.fail_copy:
-            raise DeviceFailure(f"copy {number} failed")
+        work = self._copy_work(tuple(copies))
         self._copies.append(work)
         return TransferId(work.id)
 
     def submit_host_copy(self, copies: Sequence[HostCopy]) -> TransferId:
         """Targets hold nothing from now until the transfer lands."""
         assert copies
-        work = self._work(tuple(copies))
+        work = self._copy_work(tuple(copies))
         work.fails = self._host_random.random() < self._faults.host_failures
         for copy in copies:
             match copy:
@@ -205,17 +207,29 @@ class SimDevice:
     def close(self) -> None:
         """Nothing to give back."""
 
-    def _work(self, job: _Job) -> _Work:
+    def _copy_work(self, job: _Copies) -> _Work:
+        number = self._copies_submitted
+        self._copies_submitted += 1
+        work = self._work(job, self._faults.delay_copy_polls)
+        if number == self._faults.fail_copy:
+            raise DeviceFailure(f"copy {number} failed")
+        return work
+
+    def _work(self, job: _Job, delay_polls: int | None = None) -> _Work:
         number = self._submissions
         self._submissions += 1
         if number == self._faults.fail_submission:
             raise DeviceFailure(f"submission {number} failed")
-        late = self._random.randint(0, self._faults.delay_polls) if self._faults.delay_polls else 0
+        most = self._faults.delay_polls if delay_polls is None else delay_polls
+        late = self._random.randint(0, most) if most else 0
+        self.late += late > 0
         return _Work(number, late, job)
 
     def _land(self, work: _Work) -> Completion:
         number = self._landings
         self._landings += 1
+        older = self._queue[0].id < work.id if self._queue else False
+        self.overtaking += older or (bool(self._copies) and self._copies[0].id < work.id)
         if number == self._faults.fail_landing:
             raise DeviceFailure(f"completion {number} failed")
         if isinstance(work.job, UnitBatch):
@@ -300,7 +314,9 @@ class SimDevice:
             while link is not None:
                 index = link.length - 1
                 page = pages[self._page(pool, PageId(table[index // PAGE_TOKENS]))]
-                if page[index % PAGE_TOKENS] is not link or (whole and not _shows(page, link)):
+                held = page[index % PAGE_TOKENS]
+                assert held is link, f"lane {row.lane}: {pool.value} at {index} is {_say(held)}, not {_say(link)}"
+                if whole and not _shows(page, link):
                     raise AssertionError(f"lane {row.lane}: {pool.value} {_say_difference(page, link)}")
                 link = link.before if whole or by_page else None
 

@@ -9,11 +9,14 @@ from dataclasses import dataclass, replace
 from ninfer.base.events import TraceEvent
 
 from .check import Caller
-from .faults import Counts, FaultPlan
-from .world import World, WorldFailure, WorldSpec, draw_world
+from .counts import Counts
+from .faults import FaultPlan
+from .spec import WorldSpec, draw_world
+from .world import World, WorldFailure
 
 ALONE_EVERY = 10
 """In one seed of so many each request also runs alone on a fresh engine."""
+_ALONE_CYCLES = 20_000
 _SEEDS_A_BATCH = 8
 
 
@@ -56,10 +59,12 @@ def run_alone(spec: WorldSpec, caller: Caller) -> None:
     tokens = spec.max_context
     roomy = replace(
         spec,
+        cycles=_ALONE_CYCLES,
         lanes=1,
         slots=2,
         pages=dict.fromkeys(spec.pages, tokens // 64 + 2),
         longest_run=1,
+        host_bytes=0,
         faults=FaultPlan(),
     )
     world = World(roomy)

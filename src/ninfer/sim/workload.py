@@ -17,6 +17,8 @@ VOCAB_TOKENS = 1000
 HEADER = (901, 902, 903)
 """What opens an assistant message; the input point of a chat lies before it."""
 _TURN_END = 904
+REMEMBERED_ASKS = 8
+"""Retries and branches are of one of so many last requests."""
 
 
 class Kind(Enum):
@@ -53,6 +55,7 @@ class Ask:
     recovery: int
     cuts: tuple[int, ...]
     max_tokens: int
+    min_tokens: int = 0
     stop_ids: tuple[int, ...] = ()
     stop_strings: tuple[str, ...] = ()
     params: SamplingParams = field(default_factory=SamplingParams)
@@ -114,6 +117,10 @@ class Workload:
         """Nobody will ask for anything any more."""
         return self._left == 0
 
+    def close(self) -> None:
+        """Nobody comes any more."""
+        self._left = 0
+
     def next_asks(self, cycle: int) -> list[Ask]:
         """What arrives in this cycle."""
         asks: list[Ask] = []
@@ -136,7 +143,8 @@ class Workload:
             return
         caller = self._callers[ask.owner]
         caller.waits = False
-        caller.ready_at = cycle + int(self._chance.expovariate(1 / max(1, self._spec.think_cycles)))
+        think = self._spec.think_cycles * (8 if self._chance.random() < 0.1 else 1)  # some are idle for long
+        caller.ready_at = cycle + int(self._chance.expovariate(1 / think))
         if ask.kind is Kind.CHAT or ask.kind is Kind.CLOSURE:
             caller.closed = [*ask.prompt, *accepted]
         elif ask.kind is Kind.AGENT:
@@ -149,7 +157,7 @@ class Workload:
         chance, spec = self._chance, self._spec
         is_free = bool(self._asked) and not self._is_postponed
         if is_free and chance.random() < spec.retry_share:
-            old = chance.choice(self._asked[-8:])
+            old = chance.choice(self._asked)
             return self._keep(self._finish(old.kind, list(old.prompt), old.recovery, old.cuts, -1))
         if is_free and chance.random() < spec.branch_share:
             return self._branch()
@@ -243,6 +251,7 @@ class Workload:
             recovery=recovery,
             cuts=cuts,
             max_tokens=budget,
+            min_tokens=chance.randint(1, budget) if chance.random() < 0.1 else 0,
             stop_ids=tuple(range(chance.choice((0, 0, 5, 20)))),
             stop_strings=strings,
             params=params,
@@ -260,7 +269,7 @@ class Workload:
         return CancelPlan(phase, int(chance.expovariate(1 / 6)))
 
     def _keep(self, ask: Ask) -> Ask:
-        self._asked.append(ask)
+        self._asked = [*self._asked[1 - REMEMBERED_ASKS :], ask]
         return ask
 
     def _normalise(self, accepted: Sequence[int]) -> list[int]:
@@ -290,20 +299,25 @@ def draw_workload(
     pool_tokens: int,
     max_context: int,
     cycles: int,
-    longest_run: int,
+    units: float,
+    mean_run: float,
     cancelled_share: float,
 ) -> WorkloadSpec:
-    """A workload that crowds the pool: residents together want about as much as there is, or more."""
-    requests = chance.randint(5, 60)
-    crowding = chance.choice((0.2, 0.4, 0.8, 1.2, 1.8)) * chance.uniform(0.8, 1.2)
+    """A workload that crowds the pool: residents together want about as much as there is, or more.
+
+    `units`: how many the device may be asked for, about half of them prefill. `mean_run`: tokens of a draw.
+    """
+    requests = min(chance.randint(5, 60), max(5, int(units / 2)))
+    crowding = chance.choice((0.4, 0.8, 1.2, 1.8, 2.5)) * chance.uniform(0.8, 1.2)
     share = min(pool_tokens * crowding / lanes, 0.8 * max_context)
-    most_output = max(4.0, longest_run * cycles * min(lanes, requests) / requests)
-    mean_output = min(share * chance.uniform(0.2, 0.8), most_output, 250.0)
+    most_output = max(4.0, mean_run * units * min(lanes, requests) / requests)
+    mean_output = min(share * chance.uniform(0.2, 0.8), most_output, 400.0)
+    most_prompt = max(8.0, 0.5 * units * 512 / requests)
     return WorkloadSpec(
         requests=requests,
         callers=chance.randint(lanes, 3 * lanes),
         arrival_cycles=int(cycles * chance.uniform(0.05, 0.6)),
-        mean_prompt_tokens=max(8, int(share - mean_output)),
+        mean_prompt_tokens=max(8, int(min(share - mean_output, most_prompt))),
         mean_output_tokens=max(2, int(mean_output)),
         max_context=max_context,
         kinds={kind: chance.choice((0.1, 0.5, 2.0)) for kind in Kind if kind is not Kind.BRANCH},

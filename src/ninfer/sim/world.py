@@ -18,7 +18,7 @@ from ninfer.base.events import Arrived, Cancelled, DeviceFailed, Ended, Paused, 
 from ninfer.base.identity import PrefixDigests
 from ninfer.base.ids import Ticket
 from ninfer.base.outcome import Shortfall
-from ninfer.base.pools import PAGE_TOKENS, Pool
+from ninfer.base.pools import Pool
 from ninfer.engine.core import EngineCore
 from ninfer.engine.cycle import Cycle
 from ninfer.engine.draws import uniform
@@ -26,89 +26,25 @@ from ninfer.engine.request import Phase
 from ninfer.engine.state import CycleSettings, EngineState
 from ninfer.frontend.plan import InputPlan
 from ninfer.ports.output import Failed, Finished, GenerationStart
-from ninfer.program.program import Program
 from ninfer.resource.manager import ResourceManager
 from ninfer.resource.reclaim import Right
 from ninfer.sched.members import Members
 
 from .check import Caller, check_caller
-from .device import SIM_PAGE_BYTES, SIM_STATE_BYTES, SimDevice
-from .faults import Counts, FaultPlan, WatchedProgram, draw_faults
-from .workload import VOCAB_TOKENS, Ask, Workload, WorkloadSpec, draw_workload, letter
+from .counts import Counts
+from .device import SimDevice
+from .spec import WorldSpec
+from .watched import WatchedProgram
+from .workload import VOCAB_TOKENS, Ask, Workload, letter
 
 TraceListener = Callable[[int, TraceEvent], None]
 """Called with the number of the cycle."""
 
 CYCLE_S = 0.001
 _IDENTITY = b"sim"
-_MOST_CYCLES = 20_000
+_LAST_CYCLES = 1000
+"""Within so many cycles after the last cancel everything is over."""
 _STILL_CYCLES = 3
-
-
-@dataclass(frozen=True, slots=True)
-class WorldSpec:
-    """Everything about a world but its callers' dice."""
-
-    seed: int
-    lanes: int
-    slots: int
-    pages: dict[Pool, int]
-    max_context: int
-    chunk_tokens: int
-    longest_run: int
-    host_bytes: int
-    max_queue: int
-    keeps_points: bool
-    check_every: int
-    workload: WorkloadSpec
-    faults: FaultPlan
-
-
-def draw_world(seed: int) -> WorldSpec:
-    """Pools are tight enough that most worlds reclaim and many pause."""
-    chance = random.Random(f"world {seed}")
-    lanes = chance.randint(1, 8)
-    most_pages = chance.choice((24, 24, 48, 48, 100, 100, 200, 400))
-    pages = chance.randint(16, most_pages)
-    max_context = max(256, int(pages * PAGE_TOKENS * chance.choice((0.3, 0.6, 1.0))))
-    cycles = chance.randint(100, 600)
-    faults = draw_faults(chance, cycles)
-    pools = {Pool.MAIN_KV: pages}
-    if chance.random() < 0.5:
-        pools[Pool.MTP_KV] = chance.randint(-(-max_context // PAGE_TOKENS), pages + 2)
-    longest_run = chance.choice((1, 8))
-    workload = draw_workload(
-        chance,
-        lanes=lanes,
-        longest_run=longest_run,
-        pool_tokens=min(pools.values()) * PAGE_TOKENS,
-        max_context=max_context,
-        cycles=cycles,
-        cancelled_share=faults.cancelled_share,
-    )
-    prompts_tokens = workload.requests * workload.mean_prompt_tokens
-    chunks = [chunk for chunk in (64, 128, 256, 512) if prompts_tokens / chunk < 0.7 * cycles] or [512]
-    return WorldSpec(
-        seed=seed,
-        lanes=lanes,
-        slots=lanes + chance.choice((0, 2, lanes, 2 * lanes, 16)),
-        pages=pools,
-        max_context=max_context,
-        chunk_tokens=chance.choice(chunks),
-        longest_run=longest_run,
-        host_bytes=_draw_host(chance, lanes, pages),
-        max_queue=chance.choice((4, 64, 64, 64)),
-        keeps_points=chance.random() < 0.95,
-        check_every=chance.choice((1, 4, 16)),
-        workload=workload,
-        faults=faults,
-    )
-
-
-def _draw_host(chance: random.Random, lanes: int, pages: int) -> int:
-    """None, room for a few blocks, for about a device full, or for several."""
-    images, blocks = chance.choice(((0, 0), (1, 2), (lanes, pages // 4), (2 * lanes, pages), (8 * lanes, 4 * pages)))
-    return images * SIM_STATE_BYTES + blocks * SIM_PAGE_BYTES
 
 
 class Letters:
@@ -139,13 +75,18 @@ class WorldFailure(Exception):
 
 
 class World:
-    """One run. `listener` gets each trace event with the number of its cycle."""
+    """One run. `listener` gets each trace event with the number of its cycle. `callers`: all that were ever submitted,
+    or, if they are not remembered, those that still run.
+    """
 
-    def __init__(self, spec: WorldSpec, listener: TraceListener | None = None) -> None:
+    def __init__(
+        self, spec: WorldSpec, listener: TraceListener | None = None, *, remembers_callers: bool = True
+    ) -> None:
         self.spec = spec
         self.counts = Counts()
         self.callers: list[Caller] = []
         self._listener = listener
+        self._remembers = remembers_callers
         self._workload = Workload(spec.workload, random.Random(f"workload {spec.seed}"))
         self._clock = ManualClock()
         self._live: list[Caller] = []
@@ -163,9 +104,9 @@ class World:
             host_bytes=spec.host_bytes,
         )
         program = WatchedProgram(
-            Program(self._device, self._device),
+            self._device,
             self.counts,
-            refused_share=spec.faults.refused_share,
+            spec.faults,
             seed=spec.seed,
             listener=None if listener is None else self._tell,
         )
@@ -194,7 +135,7 @@ class World:
 
     def run_one(self, ask: Ask) -> None:
         """One request and nothing else. Raises WorldFailure."""
-        self._workload = Workload(replace(self.spec.workload, requests=0), random.Random(0))
+        self._workload.close()
         self._guard(lambda: self._run_one(ask))
 
     def _run_one(self, ask: Ask) -> None:
@@ -220,9 +161,11 @@ class World:
 
     def _run(self) -> None:
         still = 0
-        while not self._workload.is_over or self._live:
+        while not self._workload.is_over or self._live or self._state.has_work_in_flight:
             self._arrive()
             self._cancel_due()
+            if self._cycle == self.spec.cycles:
+                self._close()
             self._clock.advance(CYCLE_S)
             before = self._seats()
             try:
@@ -238,9 +181,9 @@ class World:
             still = still + 1 if idle else 0
             waiting = [(request.ticket, request.phase.value) for request in self._state.requests.values()]
             assert still < _STILL_CYCLES, f"V-16: nothing moves, and there wait {waiting}"
-            assert self._cycle < _MOST_CYCLES, f"V-16: no end, there wait {waiting}"
-        self.counts.cycles = self._cycle
+            assert self._cycle < self.spec.cycles + _LAST_CYCLES, f"V-16: no end, there wait {waiting}"
         self._check_end()
+        self._close_counts()
 
     def _arrive(self) -> None:
         for ask in self._workload.next_asks(self._cycle):
@@ -255,6 +198,7 @@ class World:
                 _plan(caller),
                 ask.params,
                 max_tokens=ask.max_tokens,
+                min_tokens=ask.min_tokens,
                 stop=ask.stop_strings,
                 logprobs=ask.logprobs,
                 sink=caller.events.append,
@@ -266,8 +210,9 @@ class World:
         except BadInput as error:
             raise AssertionError(f"a legal request was refused: {error}") from error
         self.counts.requests += 1
-        self.callers.append(caller)
         self._live.append(caller)
+        if self._remembers:
+            self.callers.append(caller)
         if ask.cancel is not None and ask.cancel.phase is None:
             caller.cancel_due = self._cycle + ask.cancel.after_cycles
         if self._listener is not None:
@@ -285,12 +230,22 @@ class World:
             if caller.cancel_due is None and phase == plan.phase:
                 caller.cancel_due = self._cycle + plan.after_cycles
             if caller.cancel_due is not None and caller.cancel_due <= self._cycle:
-                caller.is_cancelled = True
-                assert caller.handle is not None
-                caller.handle.cancel()
-                self.counts.cancels += 1
-                if self._listener is not None:
-                    self._tell(Cancelled(caller.ticket, phase))
+                self._cancel(caller, phase)
+
+    def _cancel(self, caller: Caller, phase: str) -> None:
+        assert caller.handle is not None
+        caller.is_cancelled = True
+        caller.handle.cancel()
+        self.counts.cancels += 1
+        if self._listener is not None:
+            self._tell(Cancelled(caller.ticket, phase))
+
+    def _close(self) -> None:
+        """The world ends: nobody comes any more, and who is left gives up, wherever that finds them."""
+        self._workload.close()
+        for caller in self._live:
+            if not caller.is_cancelled:
+                self._cancel(caller, "closing")
 
     def _note_events(self) -> None:
         """What callers heard in this cycle, checked where it ended."""
@@ -304,6 +259,7 @@ class World:
             if self._listener is not None:
                 self._tell(Ended(caller.ticket, _how(caller), len(accepted)))
             self._workload.note_end(caller.ask, accepted, self._cycle)
+            self._passes.pop(caller.ticket, None)
         self._live = [caller for caller in self._live if not caller.has_ended]
         assert {caller.ticket for caller in self._live} == set(self._state.requests), "a request is lost"
 
@@ -366,8 +322,8 @@ class World:
 
     def _fail(self, error: DeviceFailure) -> None:
         """The device is gone: everybody hears it once, and nobody is taken any more (SCHED-09)."""
-        self.counts.cycles = self._cycle
-        self.counts.faults += 1
+        self.counts.device_failures += 1
+        self._close_counts()
         if self._listener is not None:
             self._tell(DeviceFailed(str(error)))
         self._core.fail(error)
@@ -383,6 +339,10 @@ class World:
         with suppress(DeviceFailure):
             self._submit(late)
             raise AssertionError("a failed engine took a request")
+
+    def _close_counts(self) -> None:
+        self.counts.cycles = self._cycle
+        self.counts.close(late=self._device.late, overtaking=self._device.overtaking)
 
     def _check_end(self) -> None:
         """Nothing is left but points, and what they hold comes back when they go (V-01, V-02, C5)."""
