@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q install -c constraints.txt
 ARGS ?=
 
-.PHONY: help demo test check fix bench sim mutants clean
+.PHONY: help demo test check fix bench sim mutants leaks clean
 
 help:
 	@echo "make demo [SEED=n]  serve the bundled model and hold checked conversations through it"
@@ -17,6 +17,7 @@ help:
 	@echo "make fix            format and repair what ruff can repair"
 	@echo "make sim [SEED=n N=n JOBS=n]  run simulated worlds from seeds and check everything they say and keep"
 	@echo "make mutants        plant small faults into a copy; simulator and state machines must find each"
+	@echo "make leaks          serve 10,000 simulated requests and count what is left of them"
 	@echo "make bench          print the speed and memory figures"
 
 # torch first: a later requirement then finds it in place and brings no other build of it.
@@ -57,6 +58,9 @@ sim: $(VENV)/dev.stamp
 
 mutants: $(VENV)/dev.stamp
 	$(BIN)/python -m scripts.mutants --jobs $(JOBS) $(ARGS)
+
+leaks: $(VENV)/dev.stamp
+	$(BIN)/python -m scripts.leaks $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
