@@ -10,6 +10,7 @@ from ninfer.config.options import EngineOptions
 from ninfer.engine.core import EngineCore
 from ninfer.engine.cycle import Cycle
 from ninfer.engine.facade import Engine, EngineDescription
+from ninfer.engine.metering import MeteredHost
 from ninfer.engine.state import CycleSettings, EngineState
 from ninfer.frontend.frontend import Frontend
 from ninfer.ports.device import Device, HostTier
@@ -47,7 +48,8 @@ class EngineParts:
 def make_core(parts: EngineParts) -> EngineCore:
     """Program, policies, cycle and control thread; the thread is not started."""
     options = parts.options
-    program = Program(parts.device, parts.host)
+    meter = None if parts.host is None else MeteredHost(parts.host, parts.device.facts)
+    program = Program(parts.device, meter)
     lanes = options.max_concurrency
     resources = ResourceManager(program, parts.costs, keeps_points=options.reuse, lane_count=lanes)
     settings = CycleSettings(
@@ -64,6 +66,8 @@ def make_core(parts: EngineParts) -> EngineCore:
         decoder=parts.frontend.detokenizer,
         max_queue=options.max_queue,
         vocab_tokens=parts.device.facts.vocab_tokens,
+    if meter is not None:
+        state.transfers = meter.totals
         device_wait=parts.device.wait,
     )
 

@@ -180,6 +180,7 @@ class Admission:
         if isinstance(bound, Shortfall):
             return Missing(source, bound)
         self._seat(request, source, bound, own_resume=own_resume)
+        request.publication.restored_bytes += source.quote.restored_bytes
         if loss is None:
             request.publication.resume()
         else:

@@ -35,7 +35,7 @@ def pause(state: EngineState, request: Request) -> None:
         _forget_sequence(state, request)
         state.counters.snapshots += 1
     _wait(state, request)
-    request.publication.pause()
+    request.publication.pause(by_snapshot=request.snapshot is not None)
     state.counters.pauses += 1
     how = "destructively" if request.snapshot is None else "by snapshot"
     _log.info("request %d paused %s at %d tokens", request.ticket, how, request.frontier)

@@ -6,9 +6,12 @@ worth an event. A sink that raises fails its own request only.
 
 from __future__ import annotations
 
+from bisect import bisect_left
+
 from ninfer.base.clock import Clock
 from ninfer.base.errors import NInferError
 from ninfer.ports.output import (
+    GAP_BOUNDS_S,
     Failed,
     Finished,
     FinishReason,
@@ -33,12 +36,14 @@ class Publication:
         "_ended",
         "_first",
         "_gap",
+        "_gap_counts",
         "_last",
         "_paused_at",
         "_sink",
         "_started",
         "_submitted",
         "cached_tokens",
+        "captures",
         "completion_tokens",
         "computed_tokens",
         "decode_steps",
@@ -47,6 +52,8 @@ class Publication:
         "pauses",
         "prompt_tokens",
         "replayed_tokens",
+        "restored_bytes",
+        "snapshots",
     )
 
     def __init__(self, sink: OutputSink, clock: Clock, prompt_tokens: int) -> None:
@@ -57,6 +64,7 @@ class Publication:
         self._first: float | None = None
         self._last: float | None = None
         self._gap = 0.0
+        self._gap_counts = [0] * (len(GAP_BOUNDS_S) + 1)
         self._covered = 0
         self._ended = False
         self._paused_at: float | None = None
@@ -68,6 +76,9 @@ class Publication:
         self.decode_steps = 0
         self.pauses = 0
         self.failed_restores = 0
+        self.snapshots = 0
+        self.restored_bytes = 0
+        self.captures = 0
         self.paused_s = 0.0
 
     @property
@@ -107,17 +118,20 @@ class Publication:
             self._first = self._clock.now()
 
     def delta(self, text: str, tokens: tuple[TokenOut, ...]) -> None:
-        """Output that is decided. The longest gap is measured between these."""
+        """Output that is decided. Gaps are measured between these."""
         assert not self._ended, "V-12: output after the end"
         now = self._clock.now()
-        if self._last is not None and now - self._last > self._gap:
-            self._gap = now - self._last
+        if self._last is not None:
+            gap = now - self._last
+            self._gap = max(self._gap, gap)
+            self._gap_counts[bisect_left(GAP_BOUNDS_S, gap)] += 1
         self._last = now
         self._sink(OutputDelta(text, tokens))
 
-    def pause(self) -> None:
+    def pause(self, *, by_snapshot: bool) -> None:
         """The request lost its lane."""
         self.pauses += 1
+        self.snapshots += by_snapshot
         self._paused_at = self._clock.now()
 
     def lose_restore(self) -> None:
@@ -134,13 +148,12 @@ class Publication:
     def finish(self, reason: FinishReason, stop_string: str | None = None, stop_token: int | None = None) -> None:
         """The last event of a request that ended as asked or was cancelled."""
         self._end()
-        usage = Usage(self.prompt_tokens, self.cached_tokens, self.completion_tokens)
-        self._sink(Finished(reason, usage, self.timings(), stop_string, stop_token))
+        self._sink(Finished(reason, self._usage(), self.timings(), stop_string, stop_token))
 
     def fail(self, error: NInferError) -> None:
         """The last event of a request that ended by an error."""
         self._end()
-        self._sink(Failed(error))
+        self._sink(Failed(error, self._usage(), self.timings()))
 
     def timings(self) -> Timings:
         """Seconds so far; everything is finite, also for a request that never got a lane or a token (USE-04)."""
@@ -160,7 +173,14 @@ class Publication:
             replayed_tokens=self.replayed_tokens,
             paused_s=paused_s,
             failed_restores=self.failed_restores,
+            snapshots=self.snapshots,
+            restored_bytes=self.restored_bytes,
+            captures=self.captures,
+            gap_counts=tuple(self._gap_counts),
         )
+
+    def _usage(self) -> Usage:
+        return Usage(self.prompt_tokens, self.cached_tokens, self.completion_tokens)
 
     def _end(self) -> None:
         assert not self._ended, "V-12: ended twice"

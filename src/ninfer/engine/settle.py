@@ -117,6 +117,8 @@ class Settlement:
             assert request.record is not None
             state.resources.publish_input_point(request.record, done.captured, request.capture.frontier)
         request.capture = None
+            publication.captures += 1
+            state.counters.captures += 1
         if request.frontier < request.replay_until:
             publication.replayed_tokens += computed
             state.counters.replayed_tokens += computed

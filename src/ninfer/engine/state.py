@@ -16,6 +16,7 @@ from ninfer.sched.queue import WaitingQueue
 from ninfer.sched.rotation import PrefillRotation
 
 from .request import Phase, Request
+from .metering import TransferTotals
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,11 @@ class Counters:
     failed_transfers: int = 0
     prefill_tokens: int = 0
     replayed_tokens: int = 0
+    captures: int = 0
+    """Input points that were kept, wherever; `host_captures` counts those begun on the host."""
+    permits_granted: int = 0
+    permits_lacking: int = 0
+    """Residents that asked for their next unit and had to wait for room (C7)."""
     output_tokens: int = 0
     cached_tokens: int = 0
 
@@ -92,6 +98,7 @@ class EngineState:
     def has_work_in_flight(self) -> bool:
         """Something will be polled later without further action: turns, a bind, or what an ended request left (L3)."""
         turns = self.draws_in_flight > 0 or self.prefill_in_flight is not None
+    transfers: TransferTotals = field(default_factory=TransferTotals)
         if turns or self.binding is not None:
             return True
         return self.program.count_leaving() > 0 or self.program.count_transfers() > 0

@@ -76,6 +76,8 @@ class Transfers:
             assert capture is not None
             assert request.record is not None
             state.resources.publish_input_point(request.record, end.subject, capture.frontier)
+            request.publication.captures += 1
+            state.counters.captures += 1
         self._interrupt_if_asked(request)
 
     def _settle_pause(self, end: TransactionEnd) -> None:

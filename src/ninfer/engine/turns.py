@@ -110,7 +110,10 @@ class Turns:
     def _is_granted(self, request: Request) -> bool:
         """Permit for the next unit, with reclaim and preemption. An error costs this request only."""
         try:
-            return self._grant(request)
+            is_granted = self._grant(request)
+            counters.permits_granted += is_granted
+            counters.permits_lacking += not is_granted
+            return is_granted
         except Exception as error:
             self._endings.contain(error, request)
             return False
@@ -120,6 +123,7 @@ class Turns:
         while True:
             shortfall = self._reserve(request)
             if shortfall is None:
+        counters = self._state.counters
                 return True
             room = make_room(state, request, shortfall, Right.NECESSARY)
             if room is Room.MADE:

@@ -9,6 +9,9 @@ from enum import Enum
 from ninfer.base.errors import NInferError
 from ninfer.ports.sampling import TokenLogprobs
 
+GAP_BOUNDS_S = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+"""Upper ends of the classes that gaps between two pieces of output are counted in; one more class lies above."""
+
 
 class RestorePath(Enum):
     """Where the execution began (N1)."""
@@ -52,6 +55,14 @@ class Timings:
     paused_s: float = 0.0
     failed_restores: int = 0
     """Times that cached content could not be copied to the device and was computed again."""
+    snapshots: int = 0
+    """Pauses that kept the execution position; the others were rebuilt by Replay."""
+    restored_bytes: int = 0
+    """Copied from the host to the device for this request."""
+    captures: int = 0
+    """Restore points of its input that were kept."""
+    gap_counts: tuple[int, ...] = (0,) * (len(GAP_BOUNDS_S) + 1)
+    """Gaps between pieces of output, by the classes of `GAP_BOUNDS_S`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +128,11 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The last event of a request that ended by an error."""
+    """The last event of a request that ended by an error, with what it had cost by then."""
 
     error: NInferError
+    usage: Usage
+    timings: Timings
 
 
 Event = GenerationStart | PrefillProgress | OutputDelta | Finished | Failed

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import astuple
+from collections.abc import Sequence
+from dataclasses import astuple, replace
 
 import pytest
 
 from ninfer.base.clock import ManualClock
 from ninfer.base.errors import RequestFailed
+from ninfer.base.ids import PageId, SlotId, TransferId
+from ninfer.base.pools import Pool
+from ninfer.engine.metering import MeteredHost, TransferTotals
 from ninfer.engine.publish import Publication
+from ninfer.ports.device import DeviceFacts, HostCopy, PageFromHost, PageToHost, StateFromHost, StateToHost
 from ninfer.ports.output import Event, Failed, Finished, FinishReason, LossReport, RestorePath, TokenOut
 
 LOSS = LossReport(0, 0, 0, "none")
@@ -43,7 +48,7 @@ def test_a_pause_is_on_record_and_counts_as_a_gap() -> None:
     clock, _, publication = begin()
     publication.start(0, RestorePath.ROOT, LOSS)
     publication.delta("a", ())
-    publication.pause()
+    publication.pause(by_snapshot=False)
     clock.advance(4)
     assert publication.timings().paused_s == 4, "also while it lasts"
     publication.resume()
@@ -60,7 +65,7 @@ def test_a_request_that_never_started_has_finite_times() -> None:
     publication.finish(FinishReason.CANCELLED)
     end = events[-1]
     assert isinstance(end, Finished)
-    assert all(math.isfinite(value) for value in astuple(end.timings))
+    assert all(math.isfinite(value) for value in astuple(replace(end.timings, gap_counts=0)))  # type: ignore[arg-type]
     assert end.timings.queued_s == 7
     assert end.timings.ttft_s == 0
 
@@ -97,3 +102,39 @@ def test_progress_never_goes_back() -> None:
     for covered in (2, 1, 4, 4, 5):
         publication.progress(covered)
     assert [event.covered_tokens for event in events[before:]] == [4, 5]  # type: ignore[union-attr]
+
+
+def test_gaps_are_counted_by_class_and_a_failure_tells_what_it_cost() -> None:
+    """[N1]: a request that failed counts what ran."""
+    clock, events, publication = begin()
+    publication.start(2, RestorePath.END, LOSS)
+    publication.computed_tokens, publication.restored_bytes = 3, 4096
+    publication.draw(1)
+    publication.delta("a", ())
+    for gap in (0.001, 0.004, 0.006, 40.0):
+        clock.advance(gap)
+        publication.delta("b", ())
+    publication.fail(RequestFailed("x"))
+    end = events[-1]
+    assert isinstance(end, Failed)
+    assert (end.usage.cached_tokens, end.usage.completion_tokens) == (2, 1)
+    assert (end.timings.computed_prompt_tokens, end.timings.restored_bytes) == (3, 4096)
+    assert sum(end.timings.gap_counts) == 4
+    assert (end.timings.gap_counts[0], end.timings.gap_counts[1], end.timings.gap_counts[-1]) == (2, 1, 1)
+
+
+def test_what_goes_to_and_from_the_host_is_counted_by_block() -> None:
+    """[N1]: physical transfers, each way."""
+
+    class Host:
+        host_bytes = 1 << 20
+
+        def submit_host_copy(self, copies: Sequence[HostCopy]) -> TransferId:
+            return TransferId(len(copies))
+
+    facts = DeviceFacts(10, 4, {Pool.MAIN_KV: 4}, {Pool.MAIN_KV: 100}, 7)
+    host = MeteredHost(Host(), facts)
+    page, slot = PageId(1), SlotId(1)
+    assert host.submit_host_copy([PageToHost(Pool.MAIN_KV, page, 0, 3), StateToHost(slot, 0)]) == 2
+    host.submit_host_copy([PageFromHost(Pool.MAIN_KV, 0, page, 64), StateFromHost(0, slot), StateFromHost(0, slot)])
+    assert host.totals == TransferTotals(transfers=2, to_host_bytes=107, from_host_bytes=114)
