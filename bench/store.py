@@ -117,7 +117,7 @@ def _settle_one_unit() -> Callable[[], None]:
     directory.open_writer(0)
 
     def settle() -> None:
-        tokens = 64 * (directory.page_count + 1)
+        tokens = 64 * (directory.page_count(Pool.MAIN_KV) + 1)
         permit = stores.reservations.reserve(Amounts(main_kv=1))
         assert isinstance(permit, Handle)
         directory.grow(tokens, {Pool.MAIN_KV: stores.reservations.take_pages(permit, Pool.MAIN_KV, 1)})
@@ -131,7 +131,7 @@ def _median_fork_us() -> float:
     stores = ContextStores(InstantDevice(4, 4000).facts)
     parent = stores.directories.open()
     parent.open_writer(0)
-    pages = parent.need_pages(LONG_TOKENS)
+    pages = parent.need_pages(LONG_TOKENS)[Pool.MAIN_KV]
     permit = stores.reservations.reserve(Amounts(main_kv=pages))
     assert isinstance(permit, Handle)
     parent.grow(LONG_TOKENS, {Pool.MAIN_KV: stores.reservations.take_pages(permit, Pool.MAIN_KV, pages)})

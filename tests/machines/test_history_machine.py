@@ -30,16 +30,22 @@ FACTS = DeviceFacts(1000, SLOTS, dict.fromkeys(POOLS, PAGES), dict.fromkeys(POOL
 TOKENS = IntBuffer(range(2000))
 
 
+def own(pool: Pool, frontier: int) -> int:
+    """D7: MTP knows a position once the token behind it is known."""
+    return frontier if pool is Pool.MAIN_KV else max(0, frontier - 1)
+
+
 @dataclass(eq=False)
 class History:
     directory: KvDirectory
-    pages: list[object] = field(default_factory=list)
+    pages: dict[Pool, list[object]] = field(default_factory=lambda: {pool: [] for pool in POOLS})
     writer: int | None = 0
     points: dict[Handle, tuple[int, PointKind]] = field(default_factory=dict)
 
     def trim(self) -> None:
         kept = max([frontier for frontier, _ in self.points.values()] + [self.writer or 0])
-        del self.pages[pages_for(kept) :]
+        for pool in POOLS:
+            del self.pages[pool][pages_for(own(pool, kept)) :]
 
 
 class HistoryMachine(RuleBasedStateMachine):
@@ -48,8 +54,12 @@ class HistoryMachine(RuleBasedStateMachine):
         self.stores = ContextStores(FACTS)
         self.histories: list[History] = []
 
-    def free_pages(self) -> int:
-        return PAGES - len({id(page) for history in self.histories for page in history.pages})
+    def free_pages(self) -> dict[Pool, int]:
+        held = {pool: {id(page) for history in self.histories for page in history.pages[pool]} for pool in POOLS}
+        return {pool: PAGES - len(held[pool]) for pool in POOLS}
+
+    def lacks(self, need: dict[Pool, int]) -> bool:
+        return any(count > self.free_pages()[pool] for pool, count in need.items())
 
     def free_slots(self) -> int:
         return SLOTS - sum(len(history.points) for history in self.histories)
@@ -60,10 +70,10 @@ class HistoryMachine(RuleBasedStateMachine):
     def points(self) -> list[tuple[Handle, History]]:
         return sorted(((p, h) for h in self.histories for p in h.points), key=lambda pair: pair[0])
 
-    def take_pages(self, count: int) -> dict[Pool, list[PageId]]:
-        reservation = self.stores.reservations.reserve(Amounts(main_kv=count, mtp_kv=count))
+    def take_pages(self, need: dict[Pool, int]) -> dict[Pool, list[PageId]]:
+        reservation = self.stores.reservations.reserve(Amounts.of(need))
         assert isinstance(reservation, Handle)
-        taken = {pool: self.stores.reservations.take_pages(reservation, pool, count) for pool in POOLS}
+        taken = {pool: self.stores.reservations.take_pages(reservation, pool, count) for pool, count in need.items()}
         self.stores.reservations.forfeit(reservation)
         return taken
 
@@ -97,13 +107,14 @@ class HistoryMachine(RuleBasedStateMachine):
         history = data.draw(st.sampled_from(self.writing()))
         assert history.writer is not None
         stop = history.writer + tokens
-        need = pages_for(stop) - len(history.pages)
-        assert history.directory.need_pages(stop) == need
-        if need > self.free_pages():
+        need = {pool: pages_for(own(pool, stop)) - len(history.pages[pool]) for pool in POOLS}
+        assert history.directory.need_pages(stop) == {pool: count for pool, count in need.items() if count}
+        if self.lacks(need):
             return
         history.directory.grow(stop, self.take_pages(need))
         history.directory.commit(stop)
-        history.pages += [object() for _ in range(need)]
+        for pool, count in need.items():
+            history.pages[pool] += [object() for _ in range(count)]
         history.writer = stop
 
     @precondition(lambda self: self.writing() and self.free_slots())
@@ -160,31 +171,29 @@ class HistoryMachine(RuleBasedStateMachine):
                 history.directory.open_writer(history.points[point][0])
             return
         frontier = history.points[point][0]
-        shared = (
-            sum(
-                any(page is p for p in other.pages)
-                for page in history.pages[pages_for(frontier) - 1 :][:1]
-                for other in self.histories
-            )
-            > 1
-        )
-        needs_copy = bool(tail_tokens(frontier)) and shared
-        if needs_copy and not self.free_pages():
+        copies = {pool: 1 for pool in POOLS if self.shares_tail(history, pool, frontier)}
+        if self.lacks(copies):
             return
         for other in [p for p, (at, kind) in history.points.items() if at > frontier or kind is PointKind.END]:
             if other != point:
                 self.retire(other)
         tails = history.directory.list_shared_tails(frontier)
-        assert [pool for pool, _ in tails] == (list(POOLS) if needs_copy else [])
+        assert [pool for pool, _ in tails] == list(copies)
         history.directory.open_writer(frontier)
         history.writer = frontier
         if history.points[point][1] is PointKind.END:
             self.retire(point)
         history.trim()
-        if needs_copy:
-            for pool, pages in self.take_pages(1).items():
-                history.directory.tables[pool].replace_last(pages[0])
-            history.pages[-1] = object()
+        for pool, pages in self.take_pages(copies).items():
+            history.directory.tables[pool].replace_last(pages[0])
+            history.pages[pool][-1] = object()
+
+    def shares_tail(self, history: History, pool: Pool, frontier: int) -> bool:
+        """Whether a writer at `frontier` would write a page that other histories have as well."""
+        if not tail_tokens(own(pool, frontier)):
+            return False
+        page = history.pages[pool][pages_for(own(pool, frontier)) - 1]
+        return sum(any(page is other for other in one.pages[pool]) for one in self.histories) > 1
 
     @precondition(lambda self: self.points())
     @rule(data=st.data())
@@ -192,29 +201,30 @@ class HistoryMachine(RuleBasedStateMachine):
         """F2: full pages are shared, the partly filled tail is copied."""
         point, parent = data.draw(st.sampled_from(self.points()))
         frontier = parent.points[point][0]
-        copies = 1 if tail_tokens(frontier) else 0
-        if copies > self.free_pages():
+        copies = {pool: 1 for pool in POOLS if tail_tokens(own(pool, frontier))}
+        if self.lacks(copies):
             return
         before = self.stores.free()
-        tails = {pool: pages[0] for pool, pages in self.take_pages(copies).items()} if copies else {}
+        tails = {pool: pages[0] for pool, pages in self.take_pages(copies).items()}
         child = self.stores.directories.fork(parent.directory, frontier, tails)
         child.commit(frontier)
-        assert before - self.stores.free() == Amounts(main_kv=copies, mtp_kv=copies)
-        full = frontier // 64
-        self.histories.append(History(child, parent.pages[:full] + [object()] * copies, frontier))
+        assert before - self.stores.free() == Amounts.of(copies)
+        pages: dict[Pool, list[object]] = {}
+        for pool in POOLS:
+            pages[pool] = parent.pages[pool][: own(pool, frontier) // 64]
+            pages[pool] += [object() for _ in range(copies.get(pool, 0))]
+        self.histories.append(History(child, pages, frontier))
 
     @invariant()
     def stores_equal_model(self) -> None:
         self.stores.audit()
-        assert self.stores.free() == Amounts(
-            state=self.free_slots(), main_kv=self.free_pages(), mtp_kv=self.free_pages()
-        )
+        assert self.stores.free() == Amounts.of({Pool.STATE: self.free_slots(), **self.free_pages()})
         for pool in POOLS:
             names: dict[int, int] = {}
             for history in self.histories:
                 table = history.directory.tables[pool].entries
-                assert len(table) == len(history.pages)
-                for page, naive in zip(table, history.pages, strict=True):
+                assert len(table) == len(history.pages[pool])
+                for page, naive in zip(table, history.pages[pool], strict=True):
                     assert names.setdefault(id(naive), page) == page, "one naive page, two ids"
             assert len(set(names.values())) == len(names), "two naive pages, one id"
 

@@ -7,7 +7,7 @@ point that somebody reads are not.
 from __future__ import annotations
 
 from ninfer.base.ids import Handle
-from ninfer.base.pools import PAGE_TOKENS, Amounts, Pool
+from ninfer.base.pools import Amounts, Pool
 from ninfer.ports.native import DeleteAction
 from ninfer.store.directory import KvDirectory
 from ninfer.store.stores import ContextStores
@@ -120,7 +120,7 @@ def _joint_actions(
     for other in stores.directories.list_sharing(pool, index, page):
         if other.has_writer:
             return []
-        points += [point for tokens, point in other.list_holders() if tokens > index * PAGE_TOKENS]
+        points += other.list_needing(pool, index)
     if not all(releases.may_end(stores.checkpoints[point]) for point in points):
         return []
     frees = releases.of_points(points)

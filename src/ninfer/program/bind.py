@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import assert_never
 
-from ninfer.base.frontier import tail_tokens
+from ninfer.base.frontier import backend_frontier, tail_tokens
 from ninfer.base.identity import PrefixIdentity
 from ninfer.base.ids import Handle, LaneId, PageId, SlotId, TransferId
 from ninfer.base.outcome import Shortfall
@@ -216,5 +216,9 @@ def _start_tail_copies(
     """Lease before reading; the copies count as one transfer."""
     pages = tuple((pool, targets[pool]) for pool, _ in sources)
     sequence.tails = TailCopies(stores.leases.acquire(pages=sources), pages, replaces=quote.takes_over)
-    tokens = tail_tokens(quote.frontier)
-    return device.submit_copy([PageCopy(pool, source, targets[pool], tokens) for pool, source in sources])
+    return device.submit_copy(
+        [
+            PageCopy(pool, source, targets[pool], tail_tokens(backend_frontier(pool, quote.frontier)))
+            for pool, source in sources
+        ]
+    )

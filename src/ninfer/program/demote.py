@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ninfer.base.frontier import backend_frontier
 from ninfer.base.ids import Handle, PageId, SlotId
 from ninfer.base.outcome import Shortfall
 from ninfer.base.pools import PAGE_TOKENS, ZERO, Amounts, Pool
@@ -118,7 +119,9 @@ def _list_page_demotions(stores: ContextStores, pool: Pool) -> list[DemoteAction
                 owners = stores.directories.list_sharing(pool, first, entry)
                 if any(owner.has_writer for owner in owners):
                     break  # whoever shares a page shares all before it
-            holders = [holder for owner in owners for holder in owner.list_holders()]
+            holders = [
+                (backend_frontier(pool, tokens), point) for owner in owners for tokens, point in owner.list_holders()
+            ]
             for group in _list_groups(table, first, stop):
                 frees = amounts[group[1] - group[0]]
                 actions.append(_page_action(stores, pool, PageGroup(directory.serial, *group), holders, frees))

@@ -150,7 +150,7 @@ def list_owners(stores: ContextStores, spot: PageSpot) -> list[KvDirectory]:
 
 def _covered_tokens(stores: ContextStores, spot: PageSpot) -> int:
     """Tokens of the page that somebody needs; what lies beyond is not promised to anybody."""
-    covered = max(directory.covered_tokens(spot.index) for directory in list_owners(stores, spot))
+    covered = max(directory.covered_tokens(spot.pool, spot.index) for directory in list_owners(stores, spot))
     assert 0 < covered <= PAGE_TOKENS
     return covered
 

@@ -6,7 +6,7 @@ where they are. Without room on the host nothing happens, and the caller pauses 
 
 from __future__ import annotations
 
-from ninfer.base.frontier import pages_for
+from ninfer.base.frontier import backend_frontier, pages_for
 from ninfer.base.ids import Handle, PageId, SlotId
 from ninfer.base.outcome import Shortfall
 from ninfer.base.pools import ZERO, Amounts
@@ -86,11 +86,11 @@ def _list_unique(stores: ContextStores, sequence: Sequence) -> Leaving:
     slot: SlotId | None = None
     if sequence.source is None and stores.slots.refs(sequence.slot) == 1:
         slot = sequence.slot
-    covered = pages_for(sequence.ledger.execution_frontier)
+    frontier = sequence.ledger.execution_frontier
     spots = [
         PageSpot(pool, index, PageId(page))
         for pool, table in sequence.directory.tables.items()
-        for index, page in enumerate(table.entries.view(0, covered))
+        for index, page in enumerate(table.entries.view(0, pages_for(backend_frontier(pool, frontier))))
         if table.pages.refs(page) == 1
     ]
     return Leaving(slot, tuple(spots))

@@ -5,16 +5,24 @@ Knows how far a unit reaches. Does not know the order of asking or whom to make 
 
 from __future__ import annotations
 
+from ninfer.base.frontier import backend_frontier, pages_for
 from ninfer.base.outcome import Shortfall
-from ninfer.base.pools import Amounts, Pool
+from ninfer.base.pools import PAGE_TOKENS, Amounts, Pool
 from ninfer.store.stores import ContextStores
 
 from .sequence import Sequence
 
 
-def amounts_of_pages(stores: ContextStores, pages: int, *, slots: int = 0) -> Amounts:
-    """The same number of pages in every KV pool of the device, and slots."""
-    return Amounts.of({Pool.STATE: slots, **dict.fromkeys(stores.pages, pages)})
+def amounts_between(stores: ContextStores, start: int, stop: int, *, slots: int = 0) -> Amounts:
+    """Pages that growth of a history from `start` to `stop` tokens takes in every KV pool of the device, and slots."""
+    pages = {pool: _count_pages(pool, stop) - _count_pages(pool, start) for pool in stores.pages}
+    return Amounts.of({Pool.STATE: slots, **pages})
+
+
+def amounts_of_branch(stores: ContextStores, frontier: int, stop: int, *, slots: int) -> Amounts:
+    """The same for a branch at `frontier`: it shares full pages alone."""
+    shared = {pool: backend_frontier(pool, frontier) // PAGE_TOKENS for pool in stores.pages}
+    return Amounts.of({Pool.STATE: slots, **{pool: _count_pages(pool, stop) - shared[pool] for pool in stores.pages}})
 
 
 def reserve_coverage(stores: ContextStores, sequence: Sequence, tokens: int) -> Shortfall | None:
@@ -23,13 +31,13 @@ def reserve_coverage(stores: ContextStores, sequence: Sequence, tokens: int) -> 
     if not need_pages:
         return None
     if sequence.permit is None:
-        outcome = stores.reservations.reserve(amounts_of_pages(stores, need_pages))
+        outcome = stores.reservations.reserve(Amounts.of(need_pages))
         if isinstance(outcome, Shortfall):
             return outcome
         sequence.permit = outcome
         return None
     permit = sequence.permit
-    missing = {pool: max(0, need_pages - stores.reservations.held(permit, pool)) for pool in stores.pages}
+    missing = {pool: max(0, need - stores.reservations.held(permit, pool)) for pool, need in need_pages.items()}
     return stores.reservations.extend(permit, Amounts.of(missing)) if any(missing.values()) else None
 
 
@@ -41,8 +49,9 @@ def spend_coverage(stores: ContextStores, sequence: Sequence, tokens: int, *, ke
     need_pages = sequence.directory.need_pages(tokens)
     assert not need_pages or sequence.permit is not None, "C6: a unit without a permit"
     fresh = {}
-    if need_pages and sequence.permit is not None:
-        fresh = {pool: stores.reservations.take_pages(sequence.permit, pool, need_pages) for pool in stores.pages}
+    if sequence.permit is not None:
+        permit = sequence.permit
+        fresh = {pool: stores.reservations.take_pages(permit, pool, need) for pool, need in need_pages.items()}
     sequence.directory.grow(tokens, fresh)
     if not keeps_rest:
         forfeit_permit(stores, sequence)
@@ -53,3 +62,7 @@ def forfeit_permit(stores: ContextStores, sequence: Sequence) -> None:
     if sequence.permit is not None:
         stores.reservations.forfeit(sequence.permit)
         sequence.permit = None
+
+
+def _count_pages(pool: Pool, tokens: int) -> int:
+    return pages_for(backend_frontier(pool, tokens))

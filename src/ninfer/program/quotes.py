@@ -8,14 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from ninfer.base.frontier import pages_for
 from ninfer.base.ids import Handle
-from ninfer.base.pools import PAGE_TOKENS, ZERO, Amounts, Pool
+from ninfer.base.pools import ZERO, Amounts, Pool
 from ninfer.ports.native import HandOver, PointKind, Prompt, SourceQuote
 from ninfer.store.checkpoints import Checkpoint
 from ninfer.store.stores import ContextStores
 
-from .permits import amounts_of_pages
+from .permits import amounts_between, amounts_of_branch
 from .restore import find_missing
 
 
@@ -48,7 +47,7 @@ def quote_root(stores: ContextStores, prompt: Prompt, first_unit_tokens: int) ->
         takes_over=False,
         carried=(),
         retires=(),
-        need=amounts_of_pages(stores, pages_for(tokens), slots=1),
+        need=amounts_between(stores, 0, tokens, slots=1),
         copied_bytes=0,
         epoch=stores.epoch.value,
         first_unit_tokens=tokens,
@@ -98,10 +97,10 @@ def quote_point(
 def cost_of(stores: ContextStores, quote: SourceQuote) -> HandOverCost:
     """Slots and pages a hand-over takes and frees: active slot, tail copies, growth of the first unit (G4)."""
     frontier = quote.frontier
-    stop_pages = pages_for(first_unit_stop(quote))
+    stop = first_unit_stop(quote)
     slots = 0 if quote.hand_over is HandOver.MOVE else 1
     if quote.checkpoint is None:
-        return HandOverCost(amounts_of_pages(stores, stop_pages, slots=slots), ZERO, ZERO)
+        return HandOverCost(amounts_between(stores, 0, stop, slots=slots), ZERO, ZERO)
     directory = stores.checkpoints[quote.checkpoint].directory
     missing = find_missing(stores, quote)
     back = Amounts.of(missing.count_pages())
@@ -109,10 +108,10 @@ def cost_of(stores: ContextStores, quote: SourceQuote) -> HandOverCost:
     restored = host_tails + back + Amounts(state=int(missing.image is not None))
     if not quote.takes_over:  # full pages are shared; the tail copy is the first of the pages taken
         tails = Amounts.of({pool: 1 for pool, _ in directory.list_tails(frontier)})
-        takes = amounts_of_pages(stores, stop_pages - frontier // PAGE_TOKENS, slots=slots)
+        takes = amounts_of_branch(stores, frontier, stop, slots=slots)
         return HandOverCost(takes + back, ZERO, tails + restored, restored)
     tails = Amounts.of({pool: 1 for pool, _ in directory.list_shared_tails(frontier)})
-    growth = amounts_of_pages(stores, stop_pages - pages_for(frontier), slots=slots)
+    growth = amounts_between(stores, frontier, stop, slots=slots)
     frees = stores.checkpoints.count_freed(quote.retires, {directory.serial: frontier})
     return HandOverCost(growth + tails + host_tails + back, frees, tails + restored, restored)
 

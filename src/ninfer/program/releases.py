@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
+from ninfer.base.frontier import backend_frontier, pages_for
 from ninfer.base.ids import Handle
-from ninfer.base.pools import PAGE_TOKENS, Amounts, Pool
+from ninfer.base.pools import Amounts, Pool
 from ninfer.ports.native import PointKind
 from ninfer.store.checkpoints import Checkpoint
 from ninfer.store.directory import KvDirectory
@@ -29,7 +30,7 @@ class _Tail:
 
     def __init__(self, stores: ContextStores, pool: Pool, table: PageTable) -> None:
         self.stop = len(table.entries)
-        first, owners = find_run(stores, table, self.stop)
+        first, owners = find_run(stores, table, self.stop) if self.stop else (0, 1)
         self.first = first if owners == 1 else self.stop
         self._pages: list[int] | None = None
         self._host_bytes: list[int] | None = None
@@ -137,9 +138,8 @@ class Releases:
         """`kept_tokens`: what stays covered; None: all of it. Equal amounts are one object: most are."""
         key = [slots]
         if kept_tokens is not None and history.tails is not None:
-            kept_pages = -(-kept_tokens // PAGE_TOKENS)
-            for tail in history.tails:
-                pages, freed_bytes = tail.count_freed(kept_pages)
+            for pool, tail in zip(self._pools, history.tails, strict=True):
+                pages, freed_bytes = tail.count_freed(pages_for(backend_frontier(pool, kept_tokens)))
                 key.append(pages)
                 host_bytes += freed_bytes
         key.append(host_bytes)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ninfer.base.frontier import page_of, tail_tokens
+from ninfer.base.frontier import backend_frontier, page_of, tail_tokens
 from ninfer.base.ids import Handle, PageId, SlotId
 from ninfer.base.pools import PAGE_TOKENS, Pool
 from ninfer.ports.device import HostCopy, PageFromHost, StateFromHost
@@ -92,7 +92,7 @@ def list_restores(
     for (pool, _, extent), page in zip(missing.pages, pages, strict=True):
         copies.append(PageFromHost(pool, stores.arena.offset(extent), page, PAGE_TOKENS))
     for pool, extent in missing.tails:
-        copies.append(PageFromHost(pool, stores.arena.offset(extent), tails[pool], tail_tokens(quote.frontier)))
+        copies.append(PageFromHost(pool, stores.arena.offset(extent), tails[pool], _tail_tokens(pool, quote.frontier)))
     return copies
 
 
@@ -102,7 +102,7 @@ def land_restore(stores: ContextStores, restoring: Restoring, directory: KvDirec
         _return_page(stores, pool, index, extent, page)
     for pool, page in restoring.tail_targets:
         stores.pages[pool].publish([page])
-        directory.tables[pool].restore(page_of(frontier), page)
+        directory.tables[pool].restore(page_of(backend_frontier(pool, frontier)), page)
     stores.leases.release(restoring.lease)
 
 
@@ -125,3 +125,7 @@ def _return_page(stores: ContextStores, pool: Pool, index: int, extent: Handle, 
         stores.arena.share(extent)
         stores.copies.adopt_replica(pool, page, extent)
     pages.drop(page)
+
+
+def _tail_tokens(pool: Pool, frontier: int) -> int:
+    return tail_tokens(backend_frontier(pool, frontier))

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from ninfer.base.errors import DeviceFailure
+from ninfer.base.frontier import backend_frontier
 from ninfer.base.ids import LaneId, PageId, SlotId, TransferId, UnitId
 from ninfer.base.pools import PAGE_TOKENS, Pool
 from ninfer.ports.device import (
@@ -307,21 +308,37 @@ class SimDevice:
     def _check_pages(self, row: UnitRow, state: Link | None, *, by_page: bool, whole: bool) -> None:
         """The tail always; the end of each page, or every token, when asked."""
         for pool, table in row.pages.items():
-            assert len(table) * PAGE_TOKENS >= row.start + len(row.token_ids), f"lane {row.lane}: too few pages"
+            lag = row.start - backend_frontier(pool, row.start) if row.start else 0
+            stop = backend_frontier(pool, row.start + len(row.token_ids))
+            assert len(table) * PAGE_TOKENS >= stop, f"lane {row.lane}: too few pages of {pool.value}"
             assert not whole or len(set(table)) == len(table), f"lane {row.lane}: a page stands twice in a table"
             pages = self._pages[pool]
             link = state
             while link is not None:
-                index = link.length - 1
-                page = pages[self._page(pool, PageId(table[index // PAGE_TOKENS]))]
-                held = page[index % PAGE_TOKENS]
-                assert held is link, f"lane {row.lane}: {pool.value} at {index} is {_say(held)}, not {_say(link)}"
-                if whole and not _shows(page, link):
-                    raise AssertionError(f"lane {row.lane}: {pool.value} {_say_difference(page, link)}")
+                if lag:
+                    self._check_late(row, pool, link, lag, whole=whole)
+                else:
+                    index = link.length - 1
+                    page = pages[self._page(pool, PageId(table[index // PAGE_TOKENS]))]
+                    held = page[index % PAGE_TOKENS]
+                    assert held is link, f"lane {row.lane}: {pool.value} at {index} is {_say(held)}, not {_say(link)}"
+                    if whole and not _shows(page, link):
+                        raise AssertionError(f"lane {row.lane}: {pool.value} {_say_difference(page, link)}")
                 link = link.before if whole or by_page else None
 
-    def _write_pages(self, pool: Pool, table: memoryview, start: int, links: list[Link | None]) -> None:
-        stop = start + len(links)
+    def _check_late(self, row: UnitRow, pool: Pool, last: Link, lag: int, *, whole: bool) -> None:
+        """A backend behind the model: its entry at a position is made with the token `lag` further on (D9)."""
+        for link in last.list_page() if whole else [last]:
+            index = link.length - 1 - lag
+            if index >= 0:
+                page = self._pages[pool][self._page(pool, PageId(row.pages[pool][index // PAGE_TOKENS]))]
+                held = page[index % PAGE_TOKENS]
+                assert held is link, f"lane {row.lane}: {pool.value} at {index} is {_say(held)}, not {_say(link)}"
+
+    def _write_pages(self, pool: Pool, table: memoryview, fed: int, links: list[Link | None]) -> None:
+        stop = backend_frontier(pool, fed + len(links))
+        start = backend_frontier(pool, fed)
+        links = links[len(links) - (stop - start) :]
         at = start
         while at < stop:
             page = self._pages[pool][self._page(pool, PageId(table[at // PAGE_TOKENS]))]

@@ -158,6 +158,8 @@ class Checkpoints:
         for point, checkpoint in self._points.items():
             self._check_image(checkpoint)
             assert checkpoint.frontier <= checkpoint.directory.coverage_tokens(), f"V-06: point {point} lacks coverage"
+            for pool, pages in checkpoint.directory.need_pages(checkpoint.frontier).items():
+                raise AssertionError(f"V-06: point {point} lacks {pages} pages of {pool.value}")
             held.setdefault(checkpoint.directory.serial, []).append((checkpoint.frontier, point))
         for directory in self._directories:
             mine = sorted(held.pop(directory.serial, []))

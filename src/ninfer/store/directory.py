@@ -1,14 +1,15 @@
 """The KV directory of one history: its pages in every KV pool, and who needs them up to where.
 
 The generation endpoint, the input point and the active writer of a history share one directory, each with its own
-coverage; saving an inner point therefore copies neither KV nor a tail page (F2). Does not know tokens or states.
+coverage; saving an inner point therefore copies neither KV nor a tail page (F2). Coverage is told in tokens fed to the
+model; what a backend's pool holds of them is its own frontier (D7). Does not know tokens or states.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from ninfer.base.frontier import page_of, pages_for, tail_tokens
+from ninfer.base.frontier import backend_frontier, page_of, pages_for, tail_tokens
 from ninfer.base.ids import Handle, PageId
 from ninfer.base.pools import PAGE_TOKENS, Pool
 
@@ -41,10 +42,9 @@ class KvDirectory:
         """Nobody needs this history any more."""
         return self._writer_frontier is None and not self._holders
 
-    @property
-    def page_count(self) -> int:
-        """Pages in each table."""
-        return pages_for(self._reach_tokens)
+    def page_count(self, pool: Pool) -> int:
+        """Pages in the table of one pool."""
+        return _pages(pool, self._reach_tokens)
 
     def coverage_tokens(self, leaving: frozenset[Handle] = frozenset(), writer_frontier: int | None = None) -> int:
         """The largest coverage somebody needs, once the points in `leaving` are gone and a writer has come."""
@@ -89,9 +89,10 @@ class KvDirectory:
         self._epoch.advance()
         self._trim()
 
-    def need_pages(self, tokens: int) -> int:
-        """Pages each table lacks to cover [0, tokens)."""
-        return max(0, pages_for(tokens) - self.page_count)
+    def need_pages(self, tokens: int) -> dict[Pool, int]:
+        """Pages each table lacks to cover [0, tokens); pools that lack none are left out."""
+        lacks = ((pool, _pages(pool, tokens) - self.page_count(pool)) for pool in self.tables)
+        return {pool: count for pool, count in lacks if count > 0}
 
     def grow(self, tokens: int, fresh: Mapping[Pool, Sequence[PageId]]) -> None:
         """Cover [0, tokens) for a unit, with filling pages for what is missing. The writable part is not shared.
@@ -100,13 +101,11 @@ class KvDirectory:
         """
         assert self._writer_frontier is not None, "V-09: only the writer grows a history"
         assert not any(table.host_pages for table in self.tables.values()), "V-06: a unit over pages on the host"
-        if tail_tokens(self._writer_frontier):
-            index = page_of(self._writer_frontier)
-            for table in self.tables.values():
-                page = table.entries[index]
-                owners = table.pages.refs(page) - table.pages.readers(page)
-                assert owners == 1, f"V-09: the unit would write page {page}, which {owners} owners see"
-                table.pages.note_write(page)
+        for pool, page in self.list_tails(self._writer_frontier):
+            pages = self.tables[pool].pages
+            owners = pages.refs(page) - pages.readers(page)
+            assert owners == 1, f"V-09: the unit would write page {page}, which {owners} owners see"
+            pages.note_write(page)
         for pool, table in self.tables.items():
             if pool in fresh:
                 table.append(fresh[pool])
@@ -123,67 +122,72 @@ class KvDirectory:
 
     def list_shared_tails(self, frontier: int) -> list[tuple[Pool, PageId]]:
         """Partly filled pages at `frontier` that others own or read: a writer that comes copies them first (F2)."""
-        if not tail_tokens(frontier):
-            return []
         tails = self.list_tails(frontier)
         return [(pool, page) for pool, page in tails if self.tables[pool].pages.refs(page) > 1]
 
     def list_tails(self, frontier: int) -> list[tuple[Pool, PageId]]:
-        """Partly filled pages at `frontier` on the device, shared or not."""
-        if not tail_tokens(frontier):
-            return []
-        index = page_of(frontier)
-        tails = ((pool, table.entries[index]) for pool, table in self.tables.items())
+        """Partly filled pages at `frontier` on the device, shared or not; each backend has its own frontier there."""
+        tails = ((pool, self.tables[pool].entries[index]) for pool, index in self._tail_indexes(frontier))
         return [(pool, PageId(page)) for pool, page in tails if page > 0]
 
     def list_host_tails(self, frontier: int) -> list[tuple[Pool, Handle]]:
         """Partly filled pages at `frontier` that are on the host only."""
-        if not tail_tokens(frontier):
-            return []
-        index = page_of(frontier)
-        tails = ((pool, table.find_extent(index)) for pool, table in self.tables.items())
+        tails = ((pool, self.tables[pool].find_extent(index)) for pool, index in self._tail_indexes(frontier))
         return [(pool, extent) for pool, extent in tails if extent is not None]
 
     def list_missing(self, frontier: int) -> list[tuple[Pool, int, Handle]]:
         """Full pages below `frontier` that are on the host only: pool, index in the history, extent."""
-        full = frontier // PAGE_TOKENS
         return [
             (pool, index, extent)
             for pool, table in self.tables.items()
             if table.host_pages
-            for index, extent in table.list_missing(full)
+            for index, extent in table.list_missing(backend_frontier(pool, frontier) // PAGE_TOKENS)
         ]
 
-    def covered_tokens(self, index: int) -> int:
+    def covered_tokens(self, pool: Pool, index: int) -> int:
         """Tokens of the page at `index` that somebody needs."""
-        return min(PAGE_TOKENS, self.coverage_tokens() - index * PAGE_TOKENS)
+        return min(PAGE_TOKENS, backend_frontier(pool, self.coverage_tokens()) - index * PAGE_TOKENS)
 
     def needs_fewer_pages(self, tokens: int) -> bool:
         """Whether coverage of only `tokens` tokens would leave pages over."""
-        return pages_for(tokens) < self.page_count
+        return any(_pages(pool, tokens) < self.page_count(pool) for pool in self.tables)
 
     def tables_above(self, tokens: int) -> dict[Pool, memoryview]:
         """Views of the pages that coverage of only `tokens` tokens would not need."""
-        keep = min(pages_for(tokens), self.page_count)
-        return {pool: table.entries.view(keep) for pool, table in self.tables.items()}
+        keeps = ((pool, min(_pages(pool, tokens), self.page_count(pool))) for pool in self.tables)
+        return {pool: self.tables[pool].entries.view(keep) for pool, keep in keeps}
+
+    def list_needing(self, pool: Pool, index: int) -> list[Handle]:
+        """Points that need the page at `index` of one pool, shallowest first."""
+        start = index * PAGE_TOKENS
+        return [point for tokens, point in self.list_holders() if backend_frontier(pool, tokens) > start]
 
     def audit(self) -> None:
         """Tables, coverage and reach agree (V-06, V-09)."""
-        for table in self.tables.values():
-            table.audit(self.page_count)
+        for pool, table in self.tables.items():
+            table.audit(self.page_count(pool))
         coverage = self.coverage_tokens()
         assert coverage <= self._reach_tokens, "V-06: coverage beyond the pages"
         if self._writer_frontier is None:
-            assert pages_for(coverage) == self.page_count, "V-06: pages nobody covers"
+            assert not self.needs_fewer_pages(coverage), "V-06: pages nobody covers"
         else:
             assert all(tokens <= self._writer_frontier for tokens in self._holders.values()), "V-09: a point is ahead"
 
     def _trim(self) -> None:
         keep = self.coverage_tokens()
         if keep < self._reach_tokens:
-            for table in self.tables.values():
-                table.trim(pages_for(keep))
+            for pool, table in self.tables.items():
+                table.trim(_pages(pool, keep))
             self._reach_tokens = keep
+
+    def _tail_indexes(self, frontier: int) -> list[tuple[Pool, int]]:
+        """Where each backend's own frontier lies inside a page."""
+        own = ((pool, backend_frontier(pool, frontier)) for pool in self.tables)
+        return [(pool, page_of(tokens)) for pool, tokens in own if tail_tokens(tokens)]
+
+
+def _pages(pool: Pool, tokens: int) -> int:
+    return pages_for(backend_frontier(pool, tokens))
 
 
 class Directories:
@@ -215,7 +219,7 @@ class Directories:
         assert frontier <= source.coverage_tokens(), "V-06: the branch point was never computed"
         child = self.open()
         for pool, table in child.tables.items():
-            table.append_shared(source.tables[pool], frontier // PAGE_TOKENS)
+            table.append_shared(source.tables[pool], backend_frontier(pool, frontier) // PAGE_TOKENS)
             if pool in tails:
                 table.append([tails[pool]])
         child.open_writer(frontier)
@@ -228,7 +232,7 @@ class Directories:
     def close_unheld(self, directory: KvDirectory) -> None:
         """Forget a history that nobody needs."""
         if directory.is_unheld:
-            assert directory.page_count == 0, "V-02: a history ends with pages"
+            assert not any(map(directory.page_count, directory.tables)), "V-02: a history ends with pages"
             del self._open[directory.serial]
 
     def audit(self) -> None:

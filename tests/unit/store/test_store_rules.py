@@ -27,7 +27,7 @@ def stores() -> ContextStores:
 
 
 def write(stores: ContextStores, directory: KvDirectory, tokens: int) -> None:
-    need = directory.need_pages(tokens)
+    need = directory.need_pages(tokens).get(MAIN, 0)
     reservation = stores.reservations.reserve(Amounts(main_kv=need))
     assert isinstance(reservation, Handle)
     directory.grow(tokens, {MAIN: stores.reservations.take_pages(reservation, MAIN, need)})
@@ -146,7 +146,7 @@ def test_the_deepest_coverage_left_decides_what_stays(stores: ContextStores) -> 
     assert stores.checkpoints.count_freed([inner]) == Amounts(state=1)
     assert stores.checkpoints.count_freed([end]) == Amounts(state=1, main_kv=3)
     stores.checkpoints.retire(end)
-    assert directory.page_count == 2
+    assert directory.page_count(MAIN) == 2
     stores.checkpoints.retire(inner)
     assert stores.free() == stores.capacity()
     assert list(stores.directories) == []
