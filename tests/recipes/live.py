@@ -45,6 +45,9 @@ Message = dict[str, Any]
 CAPITALS = range(65, 91)
 """Token ids of A to Z: each letter is a token of its own, whatever stands beside it."""
 
+NO_HOST = {"host_capacity_bytes": 0}
+"""Options of a cache without a host tier: what is pushed out is gone, a paused request replays (M7)."""
+
 FREE: dict[str, Any] = {"temperature": 0, "logit_bias": {str(token): 100 for token in CAPITALS}}
 """Fields of a greedy request whose answer survives being sent back."""
 

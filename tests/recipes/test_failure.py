@@ -14,7 +14,7 @@ from ninfer.engine.publish import Publication
 from ninfer.server.app import CHAT_PATH
 
 from .conftest import OpenLive
-from .live import FREE, Live
+from .live import FREE, NO_HOST, Live
 from .words import filler, user
 
 
@@ -73,7 +73,7 @@ def test_an_error_in_a_pause_ends_the_paused_request(
     open_live: OpenLive, append_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SCHED-09: pause. The older request, for which room was made, goes on."""
-    live = open_live(append_dir, dtype="float32", max_context=512, kv_capacity=512)
+    live = open_live(append_dir, dtype="float32", max_context=512, kv_capacity=512, context_cache=NO_HOST)
     with monkeypatch.context() as patch:
         break_once(patch, failure, "pause")
         with live.at_once():

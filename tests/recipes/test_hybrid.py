@@ -17,7 +17,7 @@ import pytest
 from ninfer.base.pools import Pool
 
 from .conftest import OpenLive
-from .live import FREE, Answer, Live
+from .live import FREE, NO_HOST, Answer, Live
 from .words import Message, call_text, filler, result, system, user, with_arguments
 
 EDIT: dict[str, Any] = {"type": "function", "function": {"name": "e"}}
@@ -150,7 +150,7 @@ def test_a_changed_last_answer_costs_that_answer(append: Live, append_ref: Live)
 
 def test_gauges_return_to_the_level_of_the_live_set(open_live: OpenLive, append_dir: Path) -> None:
     """HYB-08, second half: what an unrelated chat pushed out leaves nothing behind."""
-    options = {"max_concurrency": 1, "max_context": 1024, "kv_capacity": 1024}
+    options = {"max_concurrency": 1, "max_context": 1024, "kv_capacity": 1024, "context_cache": NO_HOST}
     crowded, lonely = (open_live(append_dir, **options) for _ in range(2))
     old = [user(filler(600, 1))]
     old.append(crowded.ask(old, **SHORT).message)

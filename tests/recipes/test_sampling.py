@@ -14,7 +14,7 @@ from ninfer.ports.output import OutputDelta
 from ninfer.ports.sampling import TokenLogprobs
 
 from .conftest import OpenLive
-from .live import Heard, Live
+from .live import NO_HOST, Heard, Live
 from .words import filler, user
 
 VOCAB = 317
@@ -67,7 +67,7 @@ def test_penalties_count_the_output_only(open_live: OpenLive, append_dir: Path, 
         at_step = listen(append_ref, [*prompt, *output], 1)
         assert close(penalise(rows(at_step)[0], output), rows(penalised)[step])
         assert not close(rows(at_step)[0], rows(penalised)[step])
-    tight = open_live(append_dir, max_context=320, kv_capacity=320, prefill_chunk_tokens=64)
+    tight = open_live(append_dir, max_context=320, kv_capacity=320, prefill_chunk_tokens=64, context_cache=NO_HOST)
     with tight.at_once():
         older, _ = tight.start_raw([65] * 100, max_tokens=200, ignore_eos=True)
         younger, paused = tight.start_raw(prompt, max_tokens=110, logprobs=VOCAB, ignore_eos=True, **PENALTIES)

@@ -13,14 +13,15 @@ import pytest
 from ninfer.ports.output import Finished, PrefillProgress
 from ninfer.server.app import CHAT_PATH, COMPLETIONS_PATH
 
-from .live import Answer, Heard, Live
+from .live import NO_HOST, Answer, Heard, Live
 from .words import filler, user
 
 
 @pytest.fixture
 def tight(append_dir: Path) -> Iterator[Live]:
     """Room for one request at full context, two lanes: the younger of two long ones is paused."""
-    with Live(append_dir, dtype="float32", max_context=512, kv_capacity=512, prefill_chunk_tokens=64) as live:
+    options = {"max_context": 512, "kv_capacity": 512, "prefill_chunk_tokens": 64, "context_cache": NO_HOST}
+    with Live(append_dir, dtype="float32", **options) as live:
         yield live
 
 

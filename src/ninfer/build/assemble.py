@@ -44,9 +44,6 @@ def open_parts(options: EngineOptions, progress: Progress | None = None) -> Engi
     """Load everything. A caller may replace parts before `make_engine` joins them."""
     if options.device != "cpu":
         raise BadInput(f"device {options.device} is not built yet", param="device", code="unsupported_parameter")
-    if options.context_cache.host_capacity_bytes:
-        name = "context_cache.host_capacity_bytes"
-        raise BadInput(f"{name}: a host memory tier is not built yet", param=name, code="unsupported_parameter")
     model_dir = options.model_dir
     read_geometry(model_dir)  # of another family, or no model at all: said before any other file is missed
     files = read_text_files(model_dir)
@@ -55,19 +52,18 @@ def open_parts(options: EngineOptions, progress: Progress | None = None) -> Engi
     threads = choose_threads(device, options.max_concurrency) if options.threads is None else options.threads
     identity = execution_identity(device, model_dir)
     layout = device.layout
+    if progress is not None:
+        for line in device.plan.list_lines():
+            progress(line)
     frontend = Frontend(files, identity, layout.max_context)
     plan = {
         "device": options.device,
         "numeric_format": device.numeric_format,
         "threads": threads,
-        "max_context": layout.max_context,
-        "kv_capacity": layout.kv_capacity,
         "kv_pages": layout.pools[Pool.MAIN_KV].capacity,
         "kv_page_bytes": layout.pools[Pool.MAIN_KV].block_bytes,
-        "state_slots": device.facts.slots,
         "state_bytes": device.facts.state_bytes,
-        "arena_bytes": layout.arena_bytes,
-        "lanes": options.max_concurrency,
+        **device.plan.report(),
     }
     return EngineParts(
         device=device,

@@ -85,9 +85,8 @@ _ENGINE_OPTIONS = (
     env_option(
         "--host-capacity-bytes",
         type=ByteCount(),
-        default=0,
-        show_default=True,
-        help="Host memory for saved states; not built yet.",
+        help="Host memory for restore points and paused requests; 0: none. [default: 8 GiB and 8 states, or less where "
+        "the machine has less]",
     ),
     env_option(
         "--device",

@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
-from ninfer.base.pools import PAGE_TOKENS, Pool
+from ninfer.base.pools import Pool
 from ninfer.cli.engine_options import engine_options, find_model_name, read_engine_options
 from ninfer.config.geometry import ModelGeometry, NumericFormat, read_geometry
 from ninfer.config.options import EngineOptions
-from ninfer.device.layout import DeviceLayout, LayoutRequest, plan_layout
+from ninfer.device.capacity import MemoryBudget, plan_capacity
 
 
 @click.command("inspect")
@@ -36,14 +36,6 @@ def inspect(options: EngineOptions) -> dict[str, Any]:
     geometry = read_geometry(options.model_dir)
     numeric_format: NumericFormat = "float32" if options.dtype == "auto" else options.dtype
     pools = [Pool.MAIN_KV] + ([Pool.MTP_KV] if geometry.mtp_layers else [])
-    request = LayoutRequest(
-        lanes=options.max_concurrency,
-        max_context=options.max_context,
-        kv_capacity=options.kv_capacity,
-        extra_state_slots=options.extra_state_slots,
-        chunk_tokens=options.prefill_chunk_tokens,
-        budget_bytes=None,
-    )
     return {
         "model": find_model_name(options.model_dir),
         "geometry": _report_geometry(geometry),
@@ -51,7 +43,7 @@ def inspect(options: EngineOptions) -> dict[str, Any]:
         "state_bytes": geometry.state_bytes(numeric_format),
         "kv_page_bytes": {pool.value: geometry.kv_page_bytes(pool, numeric_format) for pool in pools},
         "kv_token_bytes": {pool.value: geometry.kv_token_bytes(pool, numeric_format) for pool in pools},
-        "plan": _report_plan(plan_layout(geometry, numeric_format, request)),
+        "plan": plan_capacity(geometry, numeric_format, options, MemoryBudget()).report(),
     }
 
 
@@ -72,19 +64,6 @@ def _report_geometry(geometry: ModelGeometry) -> dict[str, Any]:
         "vision": geometry.vision is not None,
         "text_parameters": geometry.text_parameters,
         "active_parameters": geometry.active_parameters,
-    }
-
-
-def _report_plan(layout: DeviceLayout) -> dict[str, Any]:
-    return {
-        "lanes": layout.lanes,
-        "max_context": layout.max_context,
-        "kv_capacity": layout.kv_capacity,
-        "page_tokens": PAGE_TOKENS,
-        "pages": {pool.value: region.capacity for pool, region in layout.pools.items()},
-        "state_slots": layout.states.capacity,
-        "arena_bytes": layout.arena_bytes,
-        "workspace_bytes": layout.workspace_bytes,
     }
 
 

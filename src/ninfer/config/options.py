@@ -10,15 +10,17 @@ from ninfer.base.errors import BadInput
 from ninfer.base.pools import PAGE_TOKENS
 
 MAX_LANES = 8
+LEAST_CONTEXT = 16
 DEFAULT_PREFILL_CHUNK_TOKENS = 512
 
 
 @dataclass(frozen=True, slots=True)
 class ContextCacheOptions:
-    """`device_state_slots`: StateImage slots beyond the C basic ones; None means C (C2)."""
+    """`device_state_slots`: StateImage slots beyond the C basic ones; None means C. `host_capacity_bytes`: the host
+    tier; 0: none; None: 8 GiB and 8 StateImages, or what the machine has (C2)."""
 
     device_state_slots: int | None = None
-    host_capacity_bytes: int = 0
+    host_capacity_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +45,11 @@ class EngineOptions:
     """Full recount of all stores every N cycles; 0: never (cheap assertions stay on)."""
 
     def __post_init__(self) -> None:
-        _check(1 <= self.max_concurrency <= MAX_LANES, "max_concurrency", f"must be 1 to {MAX_LANES}")
-        _check(self.max_context is None or self.max_context >= 16, "max_context", "must be at least 16 tokens")
-        enough = self.kv_capacity == "auto" or self.kv_capacity >= PAGE_TOKENS
-        _check(enough, "kv_capacity", f"must be 'auto' or at least {PAGE_TOKENS} tokens")
-        slots = self.context_cache.device_state_slots
-        _check(slots is None or slots >= 0, "context_cache.device_state_slots", "must not be negative")
-        _check(self.context_cache.host_capacity_bytes >= 0, "context_cache.host_capacity_bytes", "must not be negative")
+        _check_between("max_concurrency", self.max_concurrency, 1, MAX_LANES)
+        _check_least("max_context", self.max_context, LEAST_CONTEXT, "tokens")
+        _check_least("kv_capacity", None if self.kv_capacity == "auto" else self.kv_capacity, PAGE_TOKENS, "tokens")
+        _check_least("context_cache.device_state_slots", self.context_cache.device_state_slots, 0, "slots")
+        _check_least("context_cache.host_capacity_bytes", self.context_cache.host_capacity_bytes, 0, "bytes")
         chunk = self.prefill_chunk_tokens
         _check(
             chunk >= PAGE_TOKENS and chunk % PAGE_TOKENS == 0,
@@ -93,6 +93,17 @@ class ServerOptions:
         _check(self.unread_limit_bytes >= 1024, "unread_limit_bytes", "must be at least 1024 bytes")
         _check(self.stalled_reader_timeout_s > 0, "stalled_reader_timeout_s", "must be positive")
         _check(self.drain_timeout_s >= 0, "drain_timeout_s", "must not be negative")
+
+
+def _check_between(name: str, value: int, low: int, high: int) -> None:
+    nearest = min(max(value, low), high)
+    _check(low <= value <= high, name, f"must be {low} to {high}, not {value}; nearest legal value: {nearest}")
+
+
+def _check_least(name: str, value: int | None, low: int, unit: str) -> None:
+    """None: not given."""
+    given = value is not None and value < low
+    _check(not given, name, f"must be at least {low} {unit}, not {value}; nearest legal value: {low}")
 
 
 def _check(holds: bool, name: str, rule: str) -> None:

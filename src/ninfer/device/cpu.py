@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ninfer.base.errors import DeviceFailure
 from ninfer.base.ids import TransferId, UnitId
-from ninfer.config.geometry import ELEMENT_BYTES, ModelGeometry, NumericFormat, read_geometry
+from ninfer.config.geometry import ModelGeometry, NumericFormat, read_geometry
 from ninfer.config.options import EngineOptions
 from ninfer.models.digest import digest_weights
 from ninfer.models.registry import LOADERS
@@ -37,10 +37,10 @@ from ninfer.ports.device import (
 )
 
 from .arena import Arena
+from .capacity import CapacityPlan, MemoryBudget, plan_capacity, weight_bytes
 from .copies import run_copies
 from .formats import TORCH_DTYPES, choose_format
 from .host import HostArena, HostLink, Transfer, TransferLost, check_host_copies, layer_gate
-from .layout import DeviceLayout, LayoutRequest, plan_layout
 from .memory import free_memory_bytes
 from .parts import LayerGroups
 from .runner import LayerGate, Runner
@@ -54,7 +54,7 @@ class CpuDevice:
     """One model on the CPU. `CpuDevice.open(options)` is the usual way in; for an engine's builder:
 
     - `progress(done_bytes, total_bytes)` is called while weights are read, from the calling thread.
-    - `layout` is the plan that was carried out: pages, slots, bytes, `max_context`, `kv_capacity`.
+    - `plan` says what every byte is for; its `layout` has pages, slots, `max_context` and `kv_capacity`.
     - `geometry`, `numeric_format` and `weight_digest` (32 bytes of config and weights, the same in every process)
       are this device's part of the execution identity.
     - `facts` is what Program plans with; `host_bytes` is not 0 where there is a host tier (`ports.device.HostTier`).
@@ -66,13 +66,13 @@ class CpuDevice:
     def __init__(
         self,
         loaded: LoadedModel,
-        layout: DeviceLayout,
+        plan: CapacityPlan,
         weight_digest: bytes,
         vocab_tokens: int | None = None,
-        host_bytes: int = 0,
     ) -> None:
         self.geometry: ModelGeometry = loaded.model.geometry
-        self.layout = layout
+        self.plan, self.layout = plan, plan.layout
+        layout = plan.layout
         self.numeric_format: NumericFormat = layout.numeric_format
         self.weight_digest = weight_digest
         self.mtp = loaded.mtp
@@ -85,8 +85,8 @@ class CpuDevice:
             page_bytes={pool: region.block_bytes for pool, region in layout.pools.items()},
             state_bytes=layout.states.block_bytes,
         )
-        self.host_bytes = host_bytes
-        self.host = HostArena(host_bytes)
+        self.host_bytes = plan.host_bytes
+        self.host = HostArena(plan.host_bytes)
         self._groups = LayerGroups(self.geometry, layout)
         self._link = HostLink(self.arena.raw, self.host, self._groups)
         self._runner = Runner(loaded.model, self.arena, vocab)
@@ -96,7 +96,7 @@ class CpuDevice:
         self._next_id = 0
         self._outbox = Outbox()
         self._compute = Worker("ninfer-device", self._outbox, self)
-        self._copier = Worker("ninfer-copies", self._outbox, self) if host_bytes else None
+        self._copier = Worker("ninfer-copies", self._outbox, self) if plan.host_bytes else None
 
     @classmethod
     def open(
@@ -110,30 +110,19 @@ class CpuDevice:
         """Plan, then load. `vocab_tokens`: ids the tokenizer can write (default: all rows of the head).
 
         `options.dtype` "auto" picks BF16 on processors that multiply it, else FP32. `options.threads` None leaves one
-        thread; torch's count may be set later. `budget_bytes`: memory for arena and workspace (default: most of what
-        the machine has free beyond the weights).
+        thread; `set_threads` may change it. `budget_bytes`: memory for arena and workspace (default: most of what the
+        machine has free beyond the weights, host tier included).
         """
         geometry = read_geometry(options.model_dir)
         files = TensorFiles(options.model_dir)
         numeric_format = choose_format(options.dtype)
         torch.set_num_threads(options.threads or 1)
-        layout = plan_layout(
-            geometry,
-            numeric_format,
-            LayoutRequest(
-                lanes=options.max_concurrency,
-                max_context=options.max_context,
-                kv_capacity=options.kv_capacity,
-                extra_state_slots=options.extra_state_slots,
-                chunk_tokens=options.prefill_chunk_tokens,
-                budget_bytes=_budget_bytes(geometry, numeric_format) if budget_bytes is None else budget_bytes,
-            ),
-        )
+        plan = plan_capacity(geometry, numeric_format, options, _find_budget(geometry, numeric_format, budget_bytes))
         digest = digest_weights(options.model_dir, files)
         load = LOADERS[geometry.architecture]
         loaded = load(geometry, files, options.model_dir, TORCH_DTYPES[numeric_format], progress)
         files.close()
-        return cls(loaded, layout, digest, vocab_tokens, options.context_cache.host_capacity_bytes)
+        return cls(loaded, plan, digest, vocab_tokens)
 
     # ---- ports.device.Device --------------------------------------------------------------------------------------
 
@@ -245,13 +234,14 @@ class CpuDevice:
         return self._next_id
 
 
-def _budget_bytes(geometry: ModelGeometry, numeric_format: NumericFormat) -> int | None:
-    """A share of the memory that is free, less the weights that are still to be read."""
+def _find_budget(geometry: ModelGeometry, numeric_format: NumericFormat, device_bytes: int | None) -> MemoryBudget:
+    """A share of the memory that is free, less the weights that are still to be read; or what the caller allows."""
+    if device_bytes is not None:
+        return MemoryBudget(device_bytes)
     free = free_memory_bytes()
     if free is None:
-        return None
-    weights = (geometry.text_parameters + geometry.mtp_parameters) * ELEMENT_BYTES[numeric_format]
-    return max(int(_MEMORY_SHARE * free) - weights, 0)
+        return MemoryBudget(shared=True)
+    return MemoryBudget(max(int(_MEMORY_SHARE * free) - weight_bytes(geometry, numeric_format), 0), shared=True)
 
 
 @contextmanager

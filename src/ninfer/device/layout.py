@@ -1,11 +1,14 @@
 """The byte plan of a device: where every pool lies, how many blocks it has. Plans only, allocates nothing.
 
-Knows geometry, options and a memory budget. Page 0 and slot 0 of every pool are scratch, outside capacity.
+Knows geometry, options and a memory budget. Page 0 and slot 0 of every pool are scratch, outside capacity; so are the
+slots of launches that run ahead.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from ninfer.base.errors import BadInput
@@ -16,20 +19,26 @@ from ninfer.config.geometry import ELEMENT_BYTES, ModelGeometry, NumericFormat
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """`blocks` equal blocks from `offset` in the arena, scratch block included."""
+    """`blocks` equal blocks from `offset` in the arena: the scratch block first, `run_ahead` ones last."""
 
     offset: int
     blocks: int
     block_bytes: int
+    run_ahead: int = 0
+    """State slots of launches that run ahead of their commit: one a lane, workspace, beside C2's (decision 5)."""
 
     @property
     def stop(self) -> int:
         return self.offset + self.blocks * self.block_bytes
 
     @property
+    def region_bytes(self) -> int:
+        return self.blocks * self.block_bytes
+
+    @property
     def capacity(self) -> int:
         """Blocks that may be given out."""
-        return self.blocks - 1
+        return self.blocks - 1 - self.run_ahead
 
     def block_offset(self, block: int) -> int:
         """Where a block begins in the arena."""
@@ -71,25 +80,47 @@ class DeviceLayout:
 def plan_layout(geometry: ModelGeometry, numeric_format: NumericFormat, request: LayoutRequest) -> DeviceLayout:
     """Raises BadInput with need, have and the nearest legal value (C1-C3)."""
     max_context = _choose_context(geometry, request.max_context)
-    state_bytes = geometry.state_bytes(numeric_format)
+    least, most = capacity_curve(request.lanes, max_context)
     page_bytes = geometry.kv_page_bytes(Pool.MAIN_KV, numeric_format)
-    states = Region(0, 1 + request.lanes + request.extra_state_slots, state_bytes)
+    states = _plan_states(geometry, numeric_format, request)
     workspace = _workspace_bytes(geometry, numeric_format, request.chunk_tokens, max_context)
-    room = None if request.budget_bytes is None else request.budget_bytes - workspace - states.stop
-    fitting = None if room is None else room // page_bytes - 1
-    least = max(pages_for(max_context), request.lanes)
-    pages = _choose_pages(request.kv_capacity, least, request.lanes * pages_for(max_context), fitting)
+    fitting = None
+    if request.budget_bytes is not None:
+        fitting = (request.budget_bytes - workspace - states.stop) // page_bytes - 1
+    pages = _choose_pages(request.kv_capacity, least, most, fitting)
     if fitting is not None and pages > fitting:
-        assert request.budget_bytes is not None
-        raise _does_not_fit(pages, least, fitting, page_bytes, states.stop + workspace, request)
+        need = states.stop + workspace + (1 + pages) * page_bytes
+        raise _does_not_fit(geometry, numeric_format, replace(request, max_context=max_context), need, fitting)
     main = Region(states.stop, 1 + pages, page_bytes)
     return DeviceLayout(numeric_format, request.lanes, max_context, states, {Pool.MAIN_KV: main}, main.stop, workspace)
+
+
+def capacity_curve(lanes: int, max_context: int) -> tuple[int, int]:
+    """Least and most Main pages (C3): one request at full context and one page a lane; all lanes at full context."""
+    return max(pages_for(max_context), lanes), lanes * pages_for(max_context)
+
+
+def least_bytes(geometry: ModelGeometry, numeric_format: NumericFormat, request: LayoutRequest) -> int:
+    """Arena and workspace at the lower end of the curve."""
+    least = replace(request, budget_bytes=None)
+    max_context = _choose_context(geometry, request.max_context)
+    pages, _ = capacity_curve(request.lanes, max_context)
+    layout = plan_layout(geometry, numeric_format, replace(least, kv_capacity=pages * PAGE_TOKENS))
+    return layout.arena_bytes + layout.workspace_bytes
+
+
+def _plan_states(geometry: ModelGeometry, numeric_format: NumericFormat, request: LayoutRequest) -> Region:
+    blocks = 1 + request.lanes + request.extra_state_slots + request.lanes
+    return Region(0, blocks, geometry.state_bytes(numeric_format), run_ahead=request.lanes)
 
 
 def _choose_context(geometry: ModelGeometry, max_context: int | None) -> int:
     limit = geometry.max_positions
     if max_context is not None and max_context > limit:
-        raise BadInput(f"max_context {max_context} exceeds the model's limit of {limit} tokens", param="max_context")
+        raise BadInput(
+            f"max_context {max_context} exceeds the model's limit of {limit} tokens; nearest legal value: {limit}",
+            param="max_context",
+        )
     return limit if max_context is None else max_context
 
 
@@ -110,16 +141,42 @@ def _choose_pages(kv_capacity: int | Literal["auto"], least: int, most: int, fit
 
 
 def _does_not_fit(
-    pages: int, least: int, fitting: int, page_bytes: int, fixed_bytes: int, request: LayoutRequest
+    geometry: ModelGeometry, numeric_format: NumericFormat, request: LayoutRequest, need_bytes: int, fitting: int
 ) -> BadInput:
-    need = fixed_bytes + (1 + pages) * page_bytes
-    text = f"device memory: need {need} bytes for {pages} KV pages, states and workspace, have {request.budget_bytes}"
+    """Names the one option that, lowered alone, makes the plan fit, and its largest value that does."""
+    assert request.max_context is not None
+    least, _ = capacity_curve(request.lanes, request.max_context)
+    text = f"device memory: need {need_bytes} bytes for KV pages, states and workspace, have {request.budget_bytes}"
     if fitting >= least:
         return BadInput(f"{text}; nearest legal kv_capacity: {fitting * PAGE_TOKENS}", param="kv_capacity")
-    context = max(fitting, 0) * PAGE_TOKENS
-    if fitting >= request.lanes and context >= PAGE_TOKENS:
-        return BadInput(f"{text}; nearest legal max_context: {context}", param="max_context")
-    return BadInput(f"{text}; lower max_context, max_concurrency or device_state_slots", param="max_context")
+    lowest = replace(request, kv_capacity="auto")
+
+    def fits(**lowered: int) -> bool:
+        needed = least_bytes(geometry, numeric_format, replace(lowest, **lowered))
+        return needed <= (request.budget_bytes or 0)
+
+    pages = _find_most(request.max_context // PAGE_TOKENS, lambda count: fits(max_context=count * PAGE_TOKENS))
+    if pages:
+        return BadInput(f"{text}; nearest legal max_context: {pages * PAGE_TOKENS}", param="max_context")
+    if fits(extra_state_slots=0):
+        name = "context_cache.device_state_slots"
+        slots = _find_most(request.extra_state_slots, lambda count: fits(extra_state_slots=count))
+        return BadInput(f"{text}; nearest legal {name}: {slots}", param=name)
+    lanes = _find_most(request.lanes, lambda count: fits(lanes=count))
+    if lanes:
+        return BadInput(f"{text}; nearest legal max_concurrency: {lanes}", param="max_concurrency")
+    smallest = replace(lowest, lanes=1, extra_state_slots=0, max_context=min(PAGE_TOKENS, request.max_context))
+    needed = least_bytes(geometry, numeric_format, smallest)
+    return BadInput(
+        f"{text}; one lane without extra state slots and {smallest.max_context} tokens of context need {needed}; "
+        "lower max_context, max_concurrency and context_cache.device_state_slots together",
+        param="max_context",
+    )
+
+
+def _find_most(most: int, holds: Callable[[int], bool]) -> int:
+    """The largest count in [1, most] that holds, 0 if none does; what holds for a count holds for every smaller one."""
+    return bisect_left(range(1, most + 1), True, key=lambda count: not holds(count))
 
 
 def _workspace_bytes(

@@ -136,12 +136,16 @@ def test_every_command_judges_the_directory_first_and_alike(
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["inspect", "--kv-capacity", "10"], "--kv-capacity must be 'auto' or at least 64 tokens"),
+        (
+            ["inspect", "--kv-capacity", "10"],
+            "--kv-capacity must be at least 64 tokens, not 10; nearest legal value: 64",
+        ),
         (["inspect", "--prefill-chunk", "100"], "--prefill-chunk must be a multiple of 64"),
         (["generate", "--prompt", "x", "--device", "cuda"], "--device cuda is not built yet"),
         (
-            ["generate", "--prompt", "x", "--host-capacity-bytes", "1k"],
-            "--host-capacity-bytes: a host memory tier is not built yet",
+            ["inspect", "--dtype", "bfloat16", "--host-capacity-bytes", "1k"],
+            "--host-capacity-bytes: need 224768 bytes for one StateImage, have 1000; nearest legal values: 0 (no host "
+            "tier) and 224768",
         ),
         (["serve", "--body-limit", "10"], "--body-limit must be at least 1024 bytes"),
         (
@@ -190,7 +194,7 @@ def test_wrong_usage_is_one_line(arguments: list[str], begin: str, capsys: pytes
 def test_help_says_what_is_not_built() -> None:
     text = " ".join(CliRunner().invoke(cli, ["serve", "--help"], terminal_width=200).output.split())
     assert "cuda is not built yet" in text
-    assert "Host memory for saved states; not built yet" in text
+    assert "Host memory for restore points and paused requests; 0: none." in text
 
 
 def test_optimised_python_is_refused() -> None:

@@ -89,7 +89,7 @@ def test_ctrl_c_during_decode_is_no_success(
         (["--ids", "[1, 99999]"], "token id 99999"),
         (["--prompt", "word " * 5000], "maximum context length"),
         (["--prompt", "x", "--device", "cuda"], "--device cuda"),
-        (["--prompt", "x", "--host-capacity-bytes", "1GiB"], "--host-capacity-bytes"),
+        (["--prompt", "x", "--host-capacity-bytes", "1000000GiB"], "--host-capacity-bytes"),
     ],
 )
 def test_what_cannot_be_generated_is_one_line(

@@ -33,7 +33,7 @@ def test_facts_leave_out_scratch_and_are_the_layout() -> None:
     assert facts.state_bytes == device.geometry.state_bytes("float32") == device.arena.images.shape[1]
     assert facts.vocab_tokens == 320
     assert device.arena.kv[Pool.MAIN_KV].shape[0] == 12
-    assert device.arena.images.shape[0] == 6
+    assert device.arena.images.shape[0] == 1 + 5 + 2, "scratch, C2's slots, a run-ahead slot a lane [decision 5]"
 
 
 def test_pages_and_images_are_contiguous_blocks_of_one_arena() -> None:

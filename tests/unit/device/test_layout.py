@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ninfer.base.errors import BadInput
@@ -35,7 +35,8 @@ def test_regions_follow_each_other_and_hold_scratch_blocks() -> None:
     """[C1] [C2] C basic slots and the extra ones; page 0 and slot 0 come on top [decision 18]."""
     layout = plan()
     assert layout.states.capacity == 8
-    assert layout.states.blocks == 9
+    assert layout.states.run_ahead == 4, "one a lane, beside C2's [decision 5]"
+    assert layout.states.blocks == 13
     main = layout.pools[Pool.MAIN_KV]
     assert main.offset == layout.states.stop
     assert main.block_bytes == PAGE
@@ -59,17 +60,45 @@ def test_auto_takes_what_the_budget_holds() -> None:
     assert plan(budget_bytes=budget + 1000 * PAGE).pools[Pool.MAIN_KV].capacity == 64
 
 
-def test_a_budget_below_the_curve_is_refused_with_need_and_have() -> None:
-    whole = plan()
-    budget = fixed_bytes(whole) + 15 * PAGE
+def refusal(**changes: object) -> tuple[BadInput, int]:
+    """The refusal of a plan, and the value that it calls the nearest legal one."""
     with pytest.raises(BadInput) as caught:
-        plan(budget_bytes=budget)
-    need = fixed_bytes(whole) + 16 * PAGE
-    assert caught.value.param == "max_context"
-    assert f"need {need} bytes" in str(caught.value)
-    assert f"have {budget}" in str(caught.value)
-    assert "nearest legal max_context: 960" in str(caught.value)
-    with pytest.raises(BadInput, match="lower max_context, max_concurrency or device_state_slots"):
+        plan(**changes)
+    return caught.value, int(str(caught.value).rsplit(": ", 1)[1])
+
+
+def test_a_budget_below_the_curve_is_refused_with_need_have_and_a_context_that_fits() -> None:
+    """[C3] the largest one: a page more is refused."""
+    budget = fixed_bytes(plan()) + 15 * PAGE
+    error, nearest = refusal(budget_bytes=budget)
+    need = fixed_bytes(plan()) + 16 * PAGE
+    assert error.param == "max_context"
+    assert f"need {need} bytes" in str(error)
+    assert f"have {budget};" in str(error)
+    assert plan(budget_bytes=budget, max_context=nearest).max_context == nearest < 1000
+    with pytest.raises(BadInput):
+        plan(budget_bytes=budget, max_context=nearest + 64)
+
+
+def test_where_no_context_helps_slots_or_lanes_are_named() -> None:
+    """[C2] [C3] the value named fits, the next one does not."""
+    without = plan(extra_state_slots=0)
+    error, slots = refusal(extra_state_slots=500, budget_bytes=fixed_bytes(without) + 17 * PAGE)
+    assert error.param == "context_cache.device_state_slots"
+    plan(extra_state_slots=slots, budget_bytes=fixed_bytes(without) + 17 * PAGE)
+    with pytest.raises(BadInput):
+        plan(extra_state_slots=slots + 1, budget_bytes=fixed_bytes(without) + 17 * PAGE)
+    short = {"max_context": 64, "extra_state_slots": 0, "lanes": 8}
+    budget = fixed_bytes(plan(**{**short, "lanes": 3})) + 3 * PAGE
+    error, lanes = refusal(**short, budget_bytes=budget)
+    assert (error.param, lanes) == ("max_concurrency", 3)
+    plan(**{**short, "lanes": lanes}, budget_bytes=budget)
+
+
+def test_a_memory_that_holds_nothing_says_what_the_least_would_be() -> None:
+    least = plan(lanes=1, extra_state_slots=0, max_context=64)
+    text = f"64 tokens of context need {least.arena_bytes + least.workspace_bytes};"
+    with pytest.raises(BadInput, match=text):
         plan(budget_bytes=1000)
 
 
@@ -108,6 +137,23 @@ def test_a_context_beyond_the_model_is_refused() -> None:
     assert caught.value.param == "max_context"
 
 
+FIELDS = {
+    "kv_capacity": "kv_capacity",
+    "max_context": "max_context",
+    "context_cache.device_state_slots": "extra_state_slots",
+    "max_concurrency": "lanes",
+}
+
+
+def refused_field(asked: dict[str, object], budget: int | None) -> str | None:
+    try:
+        plan(**asked, budget_bytes=budget)
+    except BadInput as error:
+        return error.param
+    return None
+
+
+@settings(derandomize=True)
 @given(
     lanes=st.integers(1, 8),
     context=st.integers(16, 4096),
@@ -118,17 +164,21 @@ def test_a_context_beyond_the_model_is_refused() -> None:
 def test_every_plan_is_on_the_curve_and_in_the_budget(
     lanes: int, context: int, capacity: int | str, slots: int, budget: int | None
 ) -> None:
-    """[C3] whatever is asked: a legal plan or a refusal that names the field."""
+    """[C3] whatever is asked: a legal plan, or a refusal whose nearest legal value is not refused again."""
+    asked = {"lanes": lanes, "max_context": context, "kv_capacity": capacity, "extra_state_slots": slots}
     try:
-        layout = plan(
-            lanes=lanes, max_context=context, kv_capacity=capacity, extra_state_slots=slots, budget_bytes=budget
-        )
+        layout = plan(**asked, budget_bytes=budget)
     except BadInput as error:
-        refused = error.param
+        refused, text = error, str(error)
     else:
-        refused = None
+        refused, text = None, ""
     if refused is not None:
-        assert refused in {"kv_capacity", "max_context"}
+        assert refused.param in FIELDS
+        if "nearest" in text:
+            asked[FIELDS[refused.param]] = int(text.rsplit(": ", 1)[1])
+            assert refused_field(asked, budget) != refused.param
+        else:
+            assert "together" in text
         return
     pages = layout.pools[Pool.MAIN_KV].capacity
     per_request = -(-context // 64)
