@@ -7,6 +7,7 @@ captured; `prefill` runs T tokens of one sequence.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -79,10 +80,17 @@ class FusedModel:
         states.tail.index_copy_(0, inputs.write.long(), hidden)
         return hidden
 
-    def prefill(self, x: Tensor, run: PrefillPass, table: Tensor) -> Tensor:
-        """Residual x FP32 [T, H], consumed -> final-normed rows [T, H]; `table` int32 [1, pages]."""
+    def prefill(
+        self, x: Tensor, run: PrefillPass, table: Tensor, wait_for: Callable[[int], None] | None = None
+    ) -> Tensor:
+        """Residual x FP32 [T, H], consumed -> final-normed rows [T, H]; `table` int32 [1, pages].
+
+        `wait_for(layer)` is called before the layer's pages and states are read.
+        """
         delta: Tensor | None = None
-        for layer in self._model.layers:
+        for index, layer in enumerate(self._model.layers):
+            if wait_for is not None:
+                wait_for(index)
             h = add_norm(x, delta, layer.mixer_norm, self._format)
             if isinstance(layer.mixer, GatedDelta):
                 delta = self._scan_delta(layer.mixer, h, run)

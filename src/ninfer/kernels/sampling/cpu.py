@@ -42,7 +42,7 @@ def draw(logits: Tensor, rows: Sequence[DrawInput], vocab_tokens: int) -> list[D
     wide = logits if logits.dtype == torch.float64 else logits.float()
     wide = wide[:, :vocab_tokens]
     for row, wanted in enumerate(rows):
-        _adjust_(wide[row], wanted)
+        adjust_(wide[row], wanted)
     tokens = wide.argmax(-1).tolist()
     random = [row for row, wanted in enumerate(rows) if not wanted.params.is_greedy]
     if random:
@@ -50,20 +50,22 @@ def draw(logits: Tensor, rows: Sequence[DrawInput], vocab_tokens: int) -> list[D
         for row, token in zip(random, drawn, strict=True):
             tokens[row] = token
     return [
-        Drawn(token, None if wanted.logprobs is None else _logprobs(wide[row], token, wanted.logprobs))
+        Drawn(token, None if wanted.logprobs is None else logprobs(wide[row], token, wanted.logprobs))
         for row, (token, wanted) in enumerate(zip(tokens, rows, strict=True))
     ]
 
 
-def _adjust_(logits: Tensor, wanted: DrawInput) -> None:
+def adjust_(logits: Tensor, wanted: DrawInput) -> None:
     """Bias, penalties and mask on one row [V], in place."""
     params = wanted.params
     if params.logit_bias:
         ids = [token for token in params.logit_bias if 0 <= token < len(logits)]
-        logits[ids] += torch.tensor([params.logit_bias[token] for token in ids], dtype=logits.dtype)
+        biases = torch.tensor([params.logit_bias[token] for token in ids], dtype=logits.dtype)
+        logits[ids] += biases.to(logits.device)
     if params.counts_output and wanted.output_ids is not None and len(wanted.output_ids):
         unique, counts = np.unique(np.frombuffer(wanted.output_ids, dtype=np.int32), return_counts=True)
-        ids_seen, seen = torch.from_numpy(unique.astype(np.int64)), torch.from_numpy(counts).to(logits.dtype)
+        ids_seen = torch.from_numpy(unique.astype(np.int64)).to(logits.device)
+        seen = torch.from_numpy(counts).to(logits.device, logits.dtype)
         values = logits[ids_seen]
         repetition = params.repetition_penalty
         values = torch.where(values > 0, values / repetition, values * repetition)
@@ -72,7 +74,7 @@ def _adjust_(logits: Tensor, wanted: DrawInput) -> None:
         assert any(wanted.mask), "a mask allows no token"
         bits = np.unpackbits(np.frombuffer(wanted.mask, dtype=np.uint8), bitorder="little")[: len(logits)]
         logits[len(bits) :] = _FORBIDDEN
-        logits[: len(bits)].masked_fill_(torch.from_numpy(bits == 0), _FORBIDDEN)
+        logits[: len(bits)].masked_fill_(torch.from_numpy(bits == 0).to(logits.device), _FORBIDDEN)
 
 
 def _draw_random(logits: Tensor, rows: Sequence[DrawInput]) -> list[int]:
@@ -139,7 +141,7 @@ def _find_head(probabilities: Tensor, rows: Sequence[DrawInput]) -> tuple[Tensor
     return values, ids.gather(1, order)
 
 
-def _logprobs(logits: Tensor, token: int, alternatives: int) -> TokenLogprobs:
+def logprobs(logits: Tensor, token: int, alternatives: int) -> TokenLogprobs:
     """Of the chosen token and of the largest ones; among equals the lower id comes first."""
     values = logits.log_softmax(-1)
     if not alternatives:
