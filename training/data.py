@@ -22,6 +22,7 @@ AHEAD = DEPTH + 1  # tokens a batch holds beyond its rows
 CHARS_A_TOKEN = 3.7
 READ_WEIGHT = 0.03  # of tokens that the model only reads
 PLAIN_SHARE = 0.02
+PATIENCE_S = 60.0  # a trainer without batches for so long ends with its state saved
 CHAIN_EVERY = 16  # one sampled draft chain for so many tokens
 
 
@@ -147,8 +148,8 @@ class Feeder:
             worker.start()
 
     def take(self) -> Batch:
-        """The next batch."""
-        made: Batch = self.queue.get()
+        """The next batch; queue.Empty when the workers make none for PATIENCE_S seconds."""
+        made: Batch = self.queue.get(timeout=PATIENCE_S)
         return made
 
     def close(self) -> None:

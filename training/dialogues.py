@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 from training import words as W
 from training.fact_episodes import FactEpisodes
+from training.phrases.held_out import Unwritable
 from training.source import Source
 from training.tool_episodes import ToolEpisodes
 from training.world import forms_of
@@ -33,9 +35,23 @@ _TALKING: tuple[tuple[float, Episode], ...] = (
 )
 
 
+_ANOTHER = 10**12  # between a seed and what is drawn in its place
+
+
 def conversation(seed: int, chars: int, *, held_out: bool = False) -> Dialogue:
-    """One conversation of about `chars` characters, decided by the seed alone."""
-    s = Source(seed, held_out=held_out)
+    """One conversation of about `chars` characters, decided by the seed alone.
+
+    A draw with a value that no training sentence may hold is thrown away whole, and another one takes its place.
+    """
+    for again in itertools.count(0, _ANOTHER):
+        try:
+            return _written(Source(seed + again, held_out=held_out), chars)
+        except Unwritable:
+            continue
+    raise AssertionError
+
+
+def _written(s: Source, chars: int) -> Dialogue:
     s.lower = s.chance(0.15)
     s.careless = s.chance(0.2)
     if s.chance(0.5):

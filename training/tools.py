@@ -9,7 +9,7 @@ from training import words as W
 from training.phrases import frames as P
 from training.phrases import grammar as G
 from training.phrases import tool_texts as T
-from training.phrases.held_out import is_kept, is_kept_way
+from training.phrases.held_out import allowed, is_kept_way
 from training.source import Source
 from training.world import article, capital
 
@@ -305,9 +305,7 @@ def plain_request(s: Source, call: Call) -> str:
     """A request that names the deed."""
     if s.held_out:
         return s.pick(T.REQUEST.held_out).replace("{do}", call.deed)
-    while is_kept(text := _request(s, call.deed)):
-        pass
-    return text
+    return allowed(lambda: _request(s, call.deed))
 
 
 def _request(s: Source, deed: str) -> str:

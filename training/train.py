@@ -6,6 +6,7 @@ import argparse
 import json
 import math
 import os
+import queue
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -227,12 +228,16 @@ class Run:
         print(f"first step {time.monotonic() - waited:.1f}s", flush=True)
         begun = last = saved = mark = time.monotonic()
         if self.s.finish_at:
-            self.s.seconds = self.s.finish_at - begun
+            self.s.seconds = self.elapsed + self.s.finish_at - begun
         shown = torch.zeros(4, device=self.device)
         steps = 0
         while self.progress < 1.0 and not (self.s.stop_at and time.monotonic() > self.s.stop_at):
             feeder.set_mix(mix_at(self.s.schedule, self.progress, self.s.lengths_at_most))
-            made = feeder.take()
+            try:
+                made = feeder.take()
+            except queue.Empty:
+                self.save()
+                raise
             shown += self._step(made)
             self.step, steps = self.step + 1, steps + 1
             if self.step % 20 == 0 or self.device.type == "cpu":
@@ -278,7 +283,10 @@ def main() -> None:
     parser.add_argument("--cpu", action="store_true")
     parser.add_argument("--start", type=Path, help="polish these finished weights instead of training from nothing")
     parser.add_argument(
-        "--finish-in", type=float, default=0.0, help="seconds from now, set-up included, instead of --minutes"
+        "--finish-in",
+        type=float,
+        default=0.0,
+        help="end so many seconds from now, set-up included, instead of --minutes",
     )
     parser.add_argument("--few", action="store_true", help="compile only what gains most: a quicker start")
     begun = time.monotonic()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from training.phrases import facts as F
 from training.phrases import slots as S
@@ -68,7 +68,8 @@ def _patterns(texts: Iterable[str]) -> list[re.Pattern[str]]:
     for text in texts:
         runs = re.split(r"\{\w+\}", text.lower().rstrip(".?").replace("{s}", _ENDING))
         fixed = [re.escape(run.strip(" ")).replace(_ENDING, r"\w*") for run in runs]
-        parts.add(r"\s[^.,;!?]{1,60}?".join(run for run in fixed if run))
+        whole = r"\s[^.,;!?]{1,60}?".join(run for run in fixed if run)
+        parts.add(whole + r"(?!\w)" if re.search(r"\w$", whole) else whole)  # "aged" is not in "agedo"
     words = sorted(part for part in parts if part[0].isalnum())
     others = sorted(parts.difference(words))
     return [re.compile(r"(?<!\w)(?:" + "|".join(words) + ")"), *map(re.compile, others)]  # alike heads are found fast
@@ -82,6 +83,22 @@ def is_kept(text: str) -> bool:
     """Whether a text contains a phrasing of the evaluation."""
     text = text.lower()
     return any(pattern.search(text) for pattern in _ANY)
+
+
+class Unwritable(Exception):
+    """Every phrasing of a thing is refused: it holds words of the evaluation itself (a made-up name "aged", say)."""
+
+
+ATTEMPTS = 100  # so many refusals in a row say that another draw will not help
+
+
+def allowed(make: Callable[[], str]) -> str:
+    """What `make` writes, drawn again while it contains a phrasing of the evaluation; Unwritable if it always does."""
+    for _ in range(ATTEMPTS):
+        text = make()
+        if not is_kept(text):
+            return text
+    raise Unwritable(text)
 
 
 def is_kept_way(template: str) -> bool:

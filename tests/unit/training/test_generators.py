@@ -136,3 +136,15 @@ def test_no_pattern_of_small_talk_writes_a_free_question() -> None:
     alike = [text for text in typed if len(text.split()) > 3 and any(p.fullmatch(text) for p in patterns)]
     assert any(p.fullmatch("i had a terrible day at work.") for p in patterns)
     assert not alike
+
+
+def test_a_thing_that_no_sentence_may_hold_ends_its_conversation() -> None:
+    """A made-up value can itself be a kept phrasing: the conversation is drawn anew instead of for ever."""
+    with pytest.raises(H.Unwritable):
+        H.allowed(lambda: "Well, my badge number is aged 7.")
+
+
+def test_a_kept_word_is_no_part_of_a_longer_one() -> None:
+    assert H.is_kept("well, Rex is aged 7") and not H.is_kept("I closed my agedo.")
+    for seed in (100_053_630, 104_030_567):  # these held such words and never ended
+        assert len(conversation(seed, 1001).messages) > 4

@@ -60,7 +60,7 @@ def test_a_run_stops_goes_on_and_loads_in_the_engine(small: Path, tmp_path: Path
     first = saved_progress(tmp_path)
     assert first[0] == 0.0
     (tmp_path / "optimiser.pt").unlink()  # a machine that got the weights only
-    assert "done 1." in part(small, tmp_path)
+    assert "done" in part(small, tmp_path)
     elapsed, steps = saved_progress(tmp_path)
     assert elapsed >= 1.2 and steps > first[1]
     for name in ("config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
