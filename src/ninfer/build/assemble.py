@@ -18,6 +18,7 @@ from ninfer.device.cpu import CpuDevice
 from ninfer.engine.facade import Engine
 from ninfer.frontend.files import read_text_files, text_identity
 from ninfer.frontend.frontend import Frontend
+from ninfer.ports.device import BYTE_LAYOUT_VERSION
 
 from .defaults import read_default_sampling
 from .measure import choose_threads
@@ -26,7 +27,7 @@ from .parts import EngineParts, make_engine
 BUNDLED_MODEL_DIR = Path(__file__).resolve().parent.parent / "bundled_model"
 BUNDLED_MODEL_NAME = "ninfer"
 _IDENTITY_BYTES = 16
-_LAYOUT_VERSION = b"page-and-state layout 1"
+_LAYOUT_VERSION = f"page-and-state layout {BYTE_LAYOUT_VERSION}".encode()
 _PROGRESS_STEP = 0.25
 
 Progress = Callable[[str], None]

@@ -57,9 +57,13 @@ class HostArena:
     def __init__(self, host_bytes: int, *, pinned: bool = False) -> None:
         self.bytes: Tensor = torch.empty(host_bytes, dtype=torch.uint8, pin_memory=pinned)
 
-    @property
-    def host_bytes(self) -> int:
-        return self.bytes.numel()
+    def read_bytes(self, offset: int, length: int) -> bytes:
+        """A copy of what lies there; no transfer may be writing it."""
+        return self.bytes[offset : offset + length].numpy().tobytes()
+
+    def write_bytes(self, offset: int, content: bytes | memoryview) -> None:
+        """Put a block there, as if a transfer had; nobody else may have the place."""
+        self.bytes[offset : offset + len(content)].numpy()[:] = memoryview(content)
 
 
 class HostLink:
