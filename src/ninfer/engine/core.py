@@ -23,6 +23,7 @@ from ninfer.resource.continuation import History
 from .cycle import Cycle
 from .errorlog import log_error, name_error
 from .publish import Publication
+from .report import EMPTY_REPORT, EngineReport, make_report
 from .request import Interrupt, Request
 from .stops import StopWatch, TextDecoder, forbid
 
@@ -50,6 +51,15 @@ class HealthFacts:
     paused: int
     idle_s: float
     failure: str | None = None
+
+
+class _ReportAsk:
+    """A letter: make a report. `made` is set when it is there."""
+
+    __slots__ = ("made",)
+
+    def __init__(self) -> None:
+        self.made = threading.Event()
 
 
 class RequestHandle:
@@ -87,7 +97,8 @@ class EngineCore:
         self._most_live = max_queue + self._state.settings.lane_count
         self._device_wait = device_wait
         self._lock = threading.Lock()
-        self._mailbox: deque[Request | Ticket] = deque()
+        self._mailbox: deque[Request | Ticket | _ReportAsk] = deque()
+        self._report = EMPTY_REPORT
         self._arriving = 0
         self._next_ticket = 0
         self._wake = threading.Event()
@@ -204,6 +215,21 @@ class EngineCore:
             failure=self.find_failure(),
         )
 
+    def report(self, timeout_s: float = 1.0) -> EngineReport:
+        """Totals and occupancy, asked of the control thread; what it said last when it does not answer in time.
+
+        Any thread but the control thread itself.
+        """
+        if self._thread is None or not self._thread.is_alive():
+            if self._condition is not Condition.FAILED:
+                self._report = make_report(self._state)
+            return self._report
+        ask = _ReportAsk()
+        self._mailbox.append(ask)
+        self._wake.set()
+        ask.made.wait(timeout_s)
+        return self._report
+
     def find_failure(self) -> str | None:
         """Why the engine cannot serve any more; None while it lives."""
         return None if self._failure is None else str(self._failure)
@@ -216,15 +242,19 @@ class EngineCore:
         if len(self._state.requests) + self._arriving >= self._most_live:
             raise QueueFull(f"the waiting queue is full ({self._most_live} requests in all)")
 
-    def _take(self, letter: Request | Ticket) -> None:
-        if isinstance(letter, Request):
-            with self._lock:
-                self._arriving -= 1
-                if not self._state.requests:
-                    self._state.last_progress_s = self._state.clock.now()  # what waited for nothing was not stuck
-                self._cycle.arrive(letter)
-        else:
-            self._cycle.interrupt(letter, Interrupt.CANCEL)
+    def _take(self, letter: Request | Ticket | _ReportAsk) -> None:
+        match letter:
+            case Request():
+                with self._lock:
+                    self._arriving -= 1
+                    if not self._state.requests:
+                        self._state.last_progress_s = self._state.clock.now()  # what waited for nothing was not stuck
+                    self._cycle.arrive(letter)
+            case _ReportAsk():
+                self._report = make_report(self._state)
+                letter.made.set()
+            case _:
+                self._cycle.interrupt(letter, Interrupt.CANCEL)
 
     def _loop(self) -> None:
         try:
@@ -257,11 +287,14 @@ class EngineCore:
             self._failure = failure
             self._condition = Condition.FAILED
             letters = [letter for letter in self._mailbox if isinstance(letter, Request)]
+            asks = [letter for letter in self._mailbox if isinstance(letter, _ReportAsk)]
             self._mailbox.clear()
             self._arriving = 0
         log_error(_log, logging.CRITICAL, "the engine has failed", error)
         for request in letters:
             self._state.requests.setdefault(request.ticket, request)
+        for ask in asks:
+            ask.made.set()
         self._cycle.endings.abandon(failure)
         self._drained.set()
 

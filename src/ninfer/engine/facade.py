@@ -22,6 +22,7 @@ from ninfer.ports.sampling import SamplingParams
 from .chat import ChatMessage, read_chat
 from .core import EngineCore, HealthFacts, RequestHandle
 from .draws import fresh_seed
+from .report import EngineReport
 from .sampling import make_sampling
 
 
@@ -127,6 +128,10 @@ class Engine:
     def health(self) -> HealthFacts:
         """A moment of the engine."""
         return self.core.health()
+
+    def report(self) -> EngineReport:
+        """Totals since the start, and what is occupied now."""
+        return self.core.report()
 
     def find_failure(self) -> str | None:
         """Why it cannot serve any more; None while it lives."""

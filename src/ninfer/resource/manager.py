@@ -18,7 +18,7 @@ from ninfer.ports.output import LossReport
 from .continuation import Continuation, History
 from .demotion import last_use, rank_demotions
 from .index import PrefixIndex
-from .reclaim import CAPTURE_WEIGHT, Ranked, Right, Standing, find_reused, rank_actions
+from .reclaim import CAPTURE_WEIGHT, Ranked, Right, Standing, find_reused, find_standing, rank_actions
 from .sources import CostModel, Source, SourceAsk, rank_sources
 
 MATCHED_RECORDS = 64
@@ -216,6 +216,14 @@ class ResourceManager:
         """What is kept now."""
         return CacheFacts(len(self._records), len(self._index), self._index.branches)
 
+    def count_points(self) -> dict[Standing, int]:
+        """Points kept, by the standing of their record."""
+        reused = self._find_reused()
+        counts = dict.fromkeys((Standing.ORDINARY, Standing.REUSED, Standing.IN_USE), 0)
+        for record in self._records.values():
+            counts[find_standing(record, reused)] += len(record.frontiers)
+        return counts
+
     def audit(self) -> None:
         """Records, owners and index agree, and no empty record is kept (V-02, C5)."""
         self._index.audit()
@@ -285,10 +293,12 @@ class ResourceManager:
         return sum(largest.values())
 
     def _rank(self, pool: Pool, keep: frozenset[Handle]) -> list[Ranked]:
-        spare_slots = max(0, self._program.occupancy().capacity[Pool.STATE] - self._lanes)
-        reused = find_reused(self._records.values(), spare_slots, self._uses)
         actions = self._program.list_delete_actions(pool)
-        return rank_actions(actions, pool, self._owners, reused, keep, self._uses)
+        return rank_actions(actions, pool, self._owners, self._find_reused(), keep, self._uses)
+
+    def _find_reused(self) -> frozenset[int]:
+        spare_slots = max(0, self._program.occupancy().capacity[Pool.STATE] - self._lanes)
+        return find_reused(self._records.values(), spare_slots, self._uses)
 
     def _delete(self, ranked: Ranked) -> Amounts:
         freed = self._program.delete(ranked.action)

@@ -100,7 +100,7 @@ def rank_actions(
         ranked.append(
             Ranked(
                 action,
-                max((_standing(record, reused) for record in holders.values()), default=Standing.UNOWNED),
+                max((find_standing(record, reused) for record in holders.values()), default=Standing.UNOWNED),
                 sum(fade(record.loss_without(gone), uses - record.used_at) for record in holders.values()),
                 max((record.last_used for record in holders.values()), default=0),
                 useful,
@@ -115,7 +115,8 @@ def fade(loss_tokens: int, idle_uses: int) -> int:
     return loss_tokens >> (idle_uses // HALVING_USES)
 
 
-def _standing(record: Continuation, reused: frozenset[int]) -> Standing:
+def find_standing(record: Continuation, reused: frozenset[int]) -> Standing:
+    """How willingly this record is given up. `reused`: see `find_reused`."""
     if record.user is not None:
         return Standing.IN_USE
     return Standing.REUSED if record.serial in reused else Standing.ORDINARY

@@ -108,3 +108,40 @@ def test_stop_cancels_what_is_left_and_drain_waits_for_it() -> None:
     end = long.events[-1]
     assert isinstance(end, Finished)
     assert end.reason is FinishReason.CANCELLED
+
+
+def test_a_report_is_made_on_the_control_thread_and_does_not_wait_for_a_stuck_one() -> None:
+    """[N1], OPS-01: figures are asked for by mail; a thread that does not answer leaves the last ones."""
+    engine = running()
+    waiter = Waiter()
+    engine.core.submit(make_plan(filler(20, 1)), GREEDY, max_tokens=3, sink=waiter)
+    assert waiter.done.wait(10)
+    assert engine.core.report().counters["output_tokens"] == 3
+    stuck, entered = threading.Event(), threading.Event()
+
+    def hold(_event: Event) -> None:
+        entered.set()
+        stuck.wait(10)
+
+    engine.core.submit(make_plan(filler(20, 2)), GREEDY, max_tokens=3, sink=hold)
+    assert entered.wait(10)
+    assert engine.core.report(timeout_s=0.05).counters["output_tokens"] == 3
+    stuck.set()
+    engine.core.stop()
+    last = engine.core.report().counters
+    assert last["finished"] + last["cancelled"] == 2
+
+
+def test_a_failed_engine_still_reports() -> None:
+    engine = running()
+    engine.core.report()
+    engine.device.submit_unit = None  # type: ignore[method-assign, assignment]
+    engine.state.program.audit = None  # type: ignore[method-assign, assignment]
+    waiter = Waiter()
+    engine.core.submit(make_plan(filler(20, 1)), GREEDY, max_tokens=3, sink=waiter)
+    limit = time.monotonic() + 5
+    while engine.core.health().condition is not Condition.FAILED and time.monotonic() < limit:
+        time.sleep(0.01)
+    assert engine.core.health().condition is Condition.FAILED
+    assert engine.core.report(timeout_s=5).pools
+    engine.core.stop()
