@@ -84,6 +84,7 @@ class CpuDevice:
             pages={pool: region.capacity for pool, region in layout.pools.items()},
             page_bytes={pool: region.block_bytes for pool, region in layout.pools.items()},
             state_bytes=layout.states.block_bytes,
+            run_ahead_slots=layout.states.run_ahead,
         )
         self.host_bytes = plan.host_bytes
         self.host = HostArena(plan.host_bytes)

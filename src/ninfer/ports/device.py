@@ -30,6 +30,8 @@ class DeviceFacts:
     pages: dict[Pool, int]
     page_bytes: dict[Pool, int]
     state_bytes: int
+    run_ahead_slots: int = 0
+    """State slots past `slots`, one a lane: where a launch writes that runs ahead of its commit (decision 5)."""
 
 
 class UnitKind(Enum):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,31 @@ def test_a_resume_in_the_same_shapes_is_bit_identical() -> None:
     decode([again], [7])
     assert torch.equal(image(device, 2), end)
     assert torch.equal(image(device, 4), saved)
+
+
+def test_a_launch_that_runs_ahead_is_adopted_or_leaves_nothing() -> None:
+    """[decision 5] submitted behind a step that nobody has looked at, into the lane's run-ahead slot: dropped, the step
+    after it has the numbers of a run without it; adopted, those of a run step by step."""
+    device = open_fixture("dense_text", lanes=2)
+    ahead = device.facts.slots + 1
+    assert device.facts.run_ahead_slots == 2
+    plain = Sequence_(device, 1, 2, [3, 4])
+    plain.prefill(PROMPT)
+    decode([plain], [7])
+    decode([plain], [8])
+    want = image(device, 2)
+    run = Sequence_(device, 0, 1, [1, 2])
+    run.prefill(PROMPT)
+    first = device.submit_unit(UnitBatch(UnitKind.DECODE, (run.row([7]),)))
+    run.advance(1)
+    row = replace(run.row([9]), write_slot=SlotId(ahead))
+    second = device.submit_unit(UnitBatch(UnitKind.DECODE, (row,)))
+    assert collect(device, 2) == [UnitDone(first), UnitDone(second)]
+    right = replace(run.row([8]), write_slot=SlotId(ahead))
+    run_unit(device, UnitKind.DECODE, [right])
+    assert torch.equal(image(device, ahead), want)
+    decode([run], [8])
+    assert torch.equal(image(device, 1), want)
 
 
 def test_an_exact_hit_samples_without_a_forward_pass() -> None:
