@@ -36,6 +36,11 @@ class ManualClock:
         self._now += seconds
 
 
+def unix_time() -> float:
+    """Wall-clock seconds, for logs."""
+    return time.time()
+
+
 def unix_seconds() -> int:
     """Wall-clock seconds, for `created` fields of the protocols."""
     return int(time.time())

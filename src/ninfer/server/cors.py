@@ -11,7 +11,7 @@ from ninfer.server.wire import find_header
 
 _HEADER_NAME = re.compile(r"[A-Za-z0-9-]{1,64}")
 _ALLOWED_METHODS = b"GET, POST, OPTIONS"
-_DEFAULT_HEADERS = "authorization, content-type, x-api-key, x-request-id, x-session-id"
+_DEFAULT_HEADERS = "authorization, content-type, x-api-key, x-request-id, x-session-id, traceparent"
 _PREFLIGHT_SECONDS = b"600"
 
 
@@ -34,7 +34,7 @@ class CorsPolicy:
         allowed = b"*" if self._any else origin.encode("latin-1")
         return [
             (b"access-control-allow-origin", allowed),
-            (b"access-control-expose-headers", b"x-request-id, retry-after"),
+            (b"access-control-expose-headers", b"x-request-id, retry-after, traceresponse"),
             (b"vary", b"origin"),
         ]
 

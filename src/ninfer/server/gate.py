@@ -14,12 +14,13 @@ from typing import Any
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ninfer.base.clock import Clock
+from ninfer.base.clock import Clock, unix_time
 from ninfer.server.auth import KeyRing
 from ninfer.server.body import ClientGone
 from ninfer.server.cors import CorsPolicy
 from ninfer.server.errors import ApiError, find_api_error, internal, log_exception
 from ninfer.server.journal import Journal, RequestRecord
+from ninfer.server.trace import find_trace
 from ninfer.server.wire import JsonReply, find_header
 
 RECORD = "ninfer.record"
@@ -52,14 +53,16 @@ class Gate:
             await self._app(scope, receive, send)
             return
         started = self._clock.now()
-        record = RequestRecord(_name_request(scope), scope["method"], "-")
+        trace = find_trace(scope)
+        record = RequestRecord(_name_request(scope), scope["method"], "-", time=unix_time())
+        record.trace_id, record.span_id, record.parent_id = trace.trace_id, trace.span_id, trace.parent_id
         scope[RECORD] = record
         scope["app"] = self  # lets the router raise its refusals instead of writing plain text
-        reply = _Reply(send, record, self._cors.list_headers(scope))
+        reply = _Reply(send, record, [trace.response_header(), *self._cors.list_headers(scope)])
         try:
             await self._answer(scope, receive, reply)
         finally:
-            record.total_s = self._clock.now() - started
+            record.close(self._clock.now() - started)
             if scope["path"] not in _UNLOGGED:
                 self._journal.write(record)
 
@@ -86,10 +89,10 @@ class Gate:
 class _Reply:
     """The `send` that routes get: adds headers, notes the status, knows whether an error can still be sent."""
 
-    def __init__(self, send: Send, record: RequestRecord, cors_headers: list[tuple[bytes, bytes]]) -> None:
+    def __init__(self, send: Send, record: RequestRecord, headers: list[tuple[bytes, bytes]]) -> None:
         self._send = send
         self.record = record
-        self._headers = [(b"x-request-id", record.id.encode()), *cors_headers]
+        self._headers = [(b"x-request-id", record.id.encode()), *headers]
         self._started = False
         self._held: Message | None = None
 

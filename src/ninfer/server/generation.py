@@ -105,6 +105,7 @@ class Generation:
                 self._record.note_end(event.usage, event.timings)
                 self._end()
             case Failed():
+                self._record.note_end(event.usage, event.timings)
                 self._end()
             case _:
                 return

@@ -1,6 +1,7 @@
-"""What is written about each request: one line, without text and without keys (OPS-06).
+"""What is written about each request: one line, without text and without keys (OPS-06, N1).
 
-Knows the fields of the line. Writing is optional work: a failure never reaches a request (settled decision 12).
+Knows the fields of the line; docs/request-log.md describes them, and `SCHEMA` numbers that page. Writing is optional
+work: a failure never reaches a request (settled decision 12).
 """
 
 from __future__ import annotations
@@ -13,6 +14,12 @@ import msgspec
 
 from ninfer.ports.output import GenerationStart, LossReport, Timings, Usage
 
+SCHEMA = 1
+"""Version of the JSON lines: changed when a field ends or changes its meaning, not when one is added."""
+
+_ONLY_IN_JSON = frozenset({"time", "trace_id", "span_id", "parent_id", "outcome", "gap_counts"})
+Value = str | int | float | bool | tuple[int, ...]
+
 
 @dataclass(slots=True)
 class RequestRecord:
@@ -22,6 +29,11 @@ class RequestRecord:
     method: str
     route: str
     status: int = 0
+    time: float | None = None
+    trace_id: str | None = None
+    span_id: str | None = None
+    parent_id: str | None = None
+    outcome: str | None = None
     error: str | None = None
     param: str | None = None
     finish: str | None = None
@@ -41,8 +53,14 @@ class RequestRecord:
     prefill_s: float | None = None
     ttft_s: float | None = None
     decode_s: float | None = None
+    decode_steps: int | None = None
     longest_gap_s: float | None = None
+    gap_counts: tuple[int, ...] | None = None
+    captures: int | None = None
+    restored_bytes: int | None = None
+    failed_restores: int | None = None
     pauses: int | None = None
+    snapshots: int | None = None
     paused_s: float | None = None
     replayed_tokens: int | None = None
     total_s: float | None = None
@@ -63,12 +81,27 @@ class RequestRecord:
         self.computed_tokens = timings.computed_prompt_tokens
         self.queued_s, self.prefill_s = timings.queued_s, timings.prefill_s
         self.ttft_s, self.decode_s = timings.ttft_s, timings.decode_s
-        self.longest_gap_s = timings.longest_gap_s
+        self.decode_steps = timings.decode_steps
+        self.longest_gap_s, self.gap_counts = timings.longest_gap_s, timings.gap_counts
+        self.captures = timings.captures
+        if timings.restored_bytes or timings.failed_restores:
+            self.restored_bytes, self.failed_restores = timings.restored_bytes, timings.failed_restores
         if timings.pauses:
-            self.pauses, self.paused_s = timings.pauses, timings.paused_s
+            self.pauses, self.snapshots, self.paused_s = timings.pauses, timings.snapshots, timings.paused_s
+        if timings.replayed_tokens:
             self.replayed_tokens = timings.replayed_tokens
 
-    def list_values(self) -> dict[str, str | int | float | bool]:
+    def close(self, total_s: float) -> None:
+        """Nothing more will come of it: sum up."""
+        self.total_s = total_s
+        if self.finish == "cancelled":
+            self.outcome = "cancelled"
+        elif self.error is None:
+            self.outcome = "completed"
+        else:
+            self.outcome = "refused" if 400 <= self.status < 500 else "failed"
+
+    def list_values(self) -> dict[str, Value]:
         """Set fields in order; seconds to the microsecond."""
         values = ((field.name, getattr(self, field.name)) for field in fields(self))
         return {
@@ -91,7 +124,7 @@ class LineJournal:
         self._out = out
 
     def write(self, record: RequestRecord) -> None:
-        values = record.list_values()
+        values = {name: value for name, value in record.list_values().items() if name not in _ONLY_IN_JSON}
         head = " ".join(str(values.pop(name)) for name in ("id", "method", "route", "status"))
         tail = " ".join(f"{name}={_short(value)}" for name, value in values.items())
         _write_quietly(self._out or sys.stderr, f"{head} {tail}".rstrip() + "\n")
@@ -104,7 +137,8 @@ class JsonJournal:
         self._out = out
 
     def write(self, record: RequestRecord) -> None:
-        _write_quietly(self._out, msgspec.json.encode(record.list_values()).decode() + "\n")
+        line = msgspec.json.encode({"schema": SCHEMA, **record.list_values()})
+        _write_quietly(self._out, line.decode() + "\n")
 
 
 class ManyJournals:
@@ -124,7 +158,7 @@ def _is_full_hit(loss: LossReport) -> bool:
     return 0 < loss.chosen_point >= loss.deepest_token_match - 1
 
 
-def _short(value: str | int | float | bool) -> str:
+def _short(value: Value) -> str:
     return f"{value:.4f}" if isinstance(value, float) else str(value)
 
 

@@ -40,8 +40,11 @@ class TimingsOut(msgspec.Struct, frozen=True):
     decode_steps: int
     restore_path: str | None
     pauses: int
+    snapshots: int
     paused_s: float
     replayed_tokens: int
+    restored_bytes: int
+    captures: int
 
 
 class ProgressOut(msgspec.Struct, frozen=True):
@@ -91,8 +94,11 @@ def render_timings(timings: Timings, usage: Usage, path: RestorePath | None) -> 
         decode_steps=timings.decode_steps,
         restore_path=None if path is None else path.value,
         pauses=timings.pauses,
+        snapshots=timings.snapshots,
         paused_s=round(timings.paused_s, 6),
         replayed_tokens=timings.replayed_tokens,
+        restored_bytes=timings.restored_bytes,
+        captures=timings.captures,
     )
 
 
