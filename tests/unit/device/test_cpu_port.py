@@ -263,3 +263,16 @@ def test_closing_forgets_what_was_not_delivered() -> None:
     device.submit_copy([StateCopy(SlotId(1), SlotId(2))])
     device.close()
     assert device.poll() == []
+
+
+def test_the_thread_count_is_that_of_the_thread_that_computes() -> None:
+    """torch keeps it per thread: the count of the options, then the one that was set."""
+    device = CpuDevice.open(EngineOptions(model_dir=FIXTURES / "dense_text", threads=1, max_context=128))
+    seen: list[int] = []
+    device._compute.submit(lambda: seen.append(torch.get_num_threads()))
+    device.set_threads(2)
+    device._compute.submit(lambda: seen.append(torch.get_num_threads()))
+    device.set_threads(1)
+    device.close()
+    assert seen == [1, 2]
+    assert not device._compute._thread.is_alive()
