@@ -16,6 +16,8 @@ from ninfer.kernels.gated_delta import reference as delta_judge
 from ninfer.kernels.gated_delta.triton_inputs import scan_inputs
 from ninfer.kernels.gated_delta.triton_scan import scan_chunks
 from ninfer.kernels.gated_delta.triton_step import mix_step
+from ninfer.kernels.linear import reference as linear_judge
+from ninfer.kernels.linear.triton_rows import RowTiles, add_rows_, multiply_rows, multiply_rows_gated
 from ninfer.kernels.moe import reference as moe_judge
 from ninfer.kernels.moe.triton_step import choose_experts, run_experts, sum_experts
 from ninfer.kernels.paged_attention import reference as attention_judge
@@ -85,6 +87,25 @@ def test_norm_gated(dtype: torch.dtype, bound: float, device: torch.device) -> N
 def test_swiglu(dtype: torch.dtype, bound: float, rows: int, inner: int, device: torch.device) -> None:
     x = normal(5, rows, 2 * inner, dtype=dtype, device=device)
     near(swiglu(x), swiglu_judge.swiglu(x.cpu()), bound)
+
+
+@pytest.mark.parametrize(("dtype", "bound"), FORMATS)
+@pytest.mark.parametrize(("batch", "width", "features"), [(1, 64, 48), (3, 200, 70), (8, 96, 33)])
+def test_rows(dtype: torch.dtype, bound: float, batch: int, width: int, features: int, device: torch.device) -> None:
+    """Plain, after a norm, gated, and added in place; odd widths and counts."""
+    x, weight = normal(51, batch, width, device=device), normal(52, 2 * features, width, device=device).to(dtype)
+    offset, tiles = normal(53, width, device=device), RowTiles(16, 64, 2, 4)
+    norm = make_norm(offset, 1.0)
+    normed = norm_judge.rmsnorm(x.cpu(), 1 + offset.cpu(), EPS)
+    rounded = x.to(dtype)
+    near(multiply_rows(rounded, weight, tiles=tiles), linear_judge.linear(rounded.cpu(), weight.cpu()), bound)
+    want = linear_judge.linear(normed, weight.cpu())
+    near(multiply_rows(x, weight, norm, tiles=tiles), want, bound)
+    near(multiply_rows_gated(x, weight, norm, tiles), swiglu_judge.swiglu(want), bound)
+    wide = torch.full((batch, features + 5), NAN, device=device)[:, :features]
+    wide.copy_(normal(54, batch, features, device=device))
+    want = wide.cpu() + linear_judge.linear(rounded.cpu(), weight[:features].cpu())
+    near(add_rows_(wide, rounded, weight[:features], tiles), want, bound)
 
 
 # ---- attention ----------------------------------------------------------------------------------------------------

@@ -58,7 +58,7 @@ def scan_inputs(
     return DeltaInputs(q, k, v, log_decay, beta)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["tokens"])
 def _inputs(
     y,
     y_stride,

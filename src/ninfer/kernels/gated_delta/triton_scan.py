@@ -11,6 +11,7 @@ Matrix products take operands in the format of q, k, v and add in FP32.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 import triton
@@ -22,12 +23,22 @@ from .inputs import DeltaInputs
 CHUNK_TOKENS = 64
 
 
+@dataclass(frozen=True, slots=True)
+class ScanTiles:
+    """How the chain over chunks is cut: columns of S a program carries, chunks in flight, warps."""
+
+    part: int = 32
+    stages: int = 2
+    warps: int = 4
+
+
 def scan_chunks(
     inputs: DeltaInputs,
     states: Tensor,
     read_slot: int | None,
     write_slot: int,
     cuts: Sequence[tuple[int, int | None]] = (),
+    tiles: ScanTiles | None = None,
 ) -> Tensor:
     """As `delta_scan`, but q is scaled already -> o [T, Hv, Dv] in v's format; states FP32, a view of one layer."""
     tokens = inputs.v.shape[0]
@@ -38,7 +49,7 @@ def scan_chunks(
         # A cut without a slot keeps its state in the write slot: what the next piece reads.
         target = write_slot if slot is None else slot
         if offset > start:
-            _scan_piece(inputs, out, states, start, offset, source, target)
+            _scan_piece(inputs, out, states, start, offset, source, target, tiles or ScanTiles())
             start = offset
         elif target != source:
             states[target].copy_(states[source] if source is not None else torch.zeros_like(states[target]))
@@ -47,7 +58,14 @@ def scan_chunks(
 
 
 def _scan_piece(
-    inputs: DeltaInputs, out: Tensor, states: Tensor, start: int, stop: int, read_slot: int | None, write_slot: int
+    inputs: DeltaInputs,
+    out: Tensor,
+    states: Tensor,
+    start: int,
+    stop: int,
+    read_slot: int | None,
+    write_slot: int,
+    tiles: ScanTiles,
 ) -> None:
     q, k, v = (x[start:stop] for x in (inputs.q, inputs.k, inputs.v))
     tokens, value_heads, width = v.shape
@@ -67,15 +85,15 @@ def _scan_piece(
         q, k, v, inputs.log_decay[start:stop], inputs.beta[start:stop], solved, carried, inner, total, tokens,
         **shape, num_warps=4,
     )  # fmt: skip
-    part = min(32, width)
+    part = min(tiles.part, width)
     _chain_chunks[(value_heads, width // part)](
         q, k, solved, carried, inner, total, out[start:stop], states,
         states.stride(0), 0 if read_slot is None else read_slot, write_slot, tokens,
-        HAS_STATE=read_slot is not None, PART=part, **shape, num_warps=4, num_stages=2,
+        HAS_STATE=read_slot is not None, PART=part, **shape, num_warps=tiles.warps, num_stages=tiles.stages,
     )  # fmt: skip
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["tokens"])
 def _solve_chunk(
     q,
     k,
@@ -127,7 +145,7 @@ def _solve_chunk(
     tl.store(block + inside[:, None] * CHUNK + inside[None, :], seen.to(inner.dtype.element_ty))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["read_slot", "write_slot", "tokens"])
 def _chain_chunks(
     q,
     k,

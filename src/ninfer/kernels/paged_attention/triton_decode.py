@@ -28,7 +28,14 @@ def choose_splits(batch: int, kv_heads: int) -> int:
 
 
 def attend_pages(
-    q: Tensor, gates: Tensor, pool: Tensor, layer: int, table: Tensor, lengths: Tensor, splits: int | None = None
+    q: Tensor,
+    gates: Tensor,
+    pool: Tensor,
+    layer: int,
+    table: Tensor,
+    lengths: Tensor,
+    splits: int | None = None,
+    stages: int = 2,
 ) -> Tensor:
     """q [B, Hq, D], gates [B, Hq * D] with any row stride -> softmax(q K^T / sqrt(D)) V * sigmoid(gate), [B, Hq * D].
 
@@ -60,7 +67,7 @@ def attend_pages(
         PAGE=PAGE_TOKENS,
         PRECISION="ieee" if q.dtype == torch.float32 else "tf32",
         num_warps=4,
-        num_stages=2,
+        num_stages=stages,
     )
     _merge_parts[(batch, heads)](
         partial,
@@ -77,7 +84,7 @@ def attend_pages(
     return out
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["layer"])
 def _attend_part(
     q,
     pool,

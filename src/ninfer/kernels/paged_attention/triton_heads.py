@@ -62,7 +62,7 @@ def place_heads(
     return q, k
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["layer", "start"])
 def _place(
     y,
     y_stride,

@@ -60,7 +60,7 @@ def _add_norm(x, delta, out, scaled, floor, width, delta_stride, HAS_DELTA: tl.c
     tl.store(out + row * width + at, normed.to(out.dtype.element_ty), mask=live)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["count"])
 def _norm_gated(x, z, out, scaled, floor, count, heads, z_stride, WIDTH: tl.constexpr, TILE: tl.constexpr):
     row = tl.program_id(0).to(tl.int64) * TILE + tl.arange(0, TILE)
     at = tl.arange(0, WIDTH)

@@ -1,0 +1,293 @@
+"""Decode, prefill, warm turns and restores of a random-weight model on a GPU, each with its floor from the same run.
+
+    python -m bench.gpu --geometry 4b --rows decode:1:8192 prefill:2048 turn:512:32768 restore:32768 --json FILE
+
+A row is printed, and appended to FILE, as soon as it is measured; a row that fails is told and the next one runs.
+`floor`: bytes a step must move over the measured copy bandwidth, or FLOPs over the measured BF16 matmul rate. Times go
+from token ids to token ids through the device's port; `gpu_ms` is the captured work alone. Decode and turns start from
+pages of random values. `--profile` adds the kernels behind a row.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from array import array
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from bench.gpu_model import NAMES, open_random, prefill_flops, step_bytes
+from ninfer.base.ids import LaneId, PageId, SlotId
+from ninfer.base.pools import Pool
+from ninfer.device.cuda import CudaDevice
+from ninfer.ports.device import (
+    PageFromHost,
+    PageToHost,
+    SampleRow,
+    SamplesDone,
+    StateFromHost,
+    StateToHost,
+    UnitBatch,
+    UnitKind,
+    UnitRow,
+)
+from ninfer.ports.sampling import SamplingParams
+
+Figures = dict[str, float | str | int]
+GREEDY = SamplingParams(temperature=0.0)
+
+
+class Bench:
+    """A device and the ceilings of its machine."""
+
+    def __init__(self, device: CudaDevice, where: torch.device, small: bool) -> None:
+        self.device, self.where, self.small = device, where, small
+        self.copy_rate, self.matmul_rate = measure_ceilings(where, small)
+        self.repeats = 2 if small else 5
+
+    def row(self, lane: int, token_ids: array[int], start: int, *, fresh: bool = False) -> UnitRow:
+        """Lane `lane` owns an equal share of the pages and slot lane + 1."""
+        pages_each = self.device.facts.pages[Pool.MAIN_KV] // self.device.layout.lanes
+        count = -(-(start + len(token_ids)) // 64)
+        first = 1 + lane * pages_each
+        positions = array("i", range(start, start + len(token_ids)))
+        return UnitRow(
+            lane=LaneId(lane),
+            token_ids=memoryview(token_ids),
+            start=start,
+            positions=memoryview(positions * 3),
+            pages={Pool.MAIN_KV: memoryview(array("i", range(first, first + count)))},
+            read_slot=None if fresh else SlotId(lane + 1),
+            write_slot=SlotId(lane + 1),
+        )
+
+    def draw(self, lanes: int, params: SamplingParams = GREEDY) -> list[int]:
+        """Tokens of the first lanes, waited for."""
+        unit = self.device.submit_sampling(
+            [SampleRow(LaneId(lane), SlotId(lane + 1), 0, params, 0.4) for lane in range(lanes)]
+        )
+        while True:
+            self.device.wait(1.0)
+            for done in self.device.poll():
+                if isinstance(done, SamplesDone) and done.unit == unit:
+                    return [run.token_ids[0] for run in done.runs]
+
+    def step(self, tokens: list[int], context: int, params: SamplingParams = GREEDY) -> list[int]:
+        """One step of every lane, from token ids to token ids."""
+        rows = tuple(self.row(lane, array("i", [token]), context) for lane, token in enumerate(tokens))
+        self.device.submit_unit(UnitBatch(UnitKind.DECODE, rows))
+        return self.draw(len(tokens), params)
+
+    def decode(self, lanes: int, context: int, params: SamplingParams = GREEDY) -> Figures:
+        """Steps at one context; the step overwrites the same position again and again."""
+        tokens = [11 + lane for lane in range(lanes)]
+        for _ in range(3):
+            tokens = self.step(tokens, context, params)
+        times = []
+        for _ in range(2 if self.small else 40):
+            begin = time.perf_counter()
+            tokens = self.step(tokens, context, params)
+            times.append(time.perf_counter() - begin)
+        seconds = statistics.median(times)
+        floor = step_bytes(self.device.geometry, lanes, context) / self.copy_rate
+        rows = [self.row(lane, array("i", [1]), context) for lane in range(lanes)]
+        gpu = self.time_on_gpu(lambda: self.device._runner._steps.launch(rows))
+        head = self.time_on_gpu(lambda: self.device._runner._heads.launch([lane + 1 for lane in range(lanes)]))
+        return {
+            "ms": 1e3 * seconds,
+            "tokens_per_s": lanes / seconds,
+            "floor_ms": 1e3 * floor,
+            "share_of_floor": floor / seconds,
+            "gpu_ms": 1e3 * (gpu + head),
+            "gpu_share_of_floor": floor / (gpu + head),
+            "idle": 1 - (gpu + head) / seconds,
+        }
+
+    def prefill(self, tokens: int, start: int = 0) -> Figures:
+        """One unit of `tokens` at `start`, to the first token."""
+        ids = array("i", [(7 * i) % 500 for i in range(tokens)])
+        times = []
+        for _ in range(1 + self.repeats):
+            begin = time.perf_counter()
+            row = self.row(0, ids, start, fresh=start == 0)
+            self.device.submit_unit(UnitBatch(UnitKind.PREFILL, (row,)))
+            submitted = time.perf_counter() - begin
+            self.draw(1)
+            times.append((time.perf_counter() - begin, submitted))
+        seconds, submitted = statistics.median(t for t, _ in times[1:]), statistics.median(s for _, s in times[1:])
+        floor = prefill_flops(self.device.geometry, tokens, start) / self.matmul_rate
+        return {
+            "ms": 1e3 * seconds,
+            "tokens_per_s": tokens / seconds,
+            "floor_ms": 1e3 * floor,
+            "share_of_floor": floor / seconds,
+            "launch_ms": 1e3 * submitted,
+            "first_ms": 1e3 * times[0][0],
+        }
+
+    def restore(self, tokens: int) -> Figures:
+        """State and pages of `tokens` to the host and back."""
+        state, page = self.device.facts.state_bytes, self.device.facts.page_bytes[Pool.MAIN_KV]
+        pages = range(1, 1 + -(-tokens // 64))
+        out = [
+            StateToHost(SlotId(1), 0),
+            *(PageToHost(Pool.MAIN_KV, PageId(p), state + (p - 1) * page, 64) for p in pages),
+        ]
+        back = [
+            StateFromHost(0, SlotId(1)),
+            *(PageFromHost(Pool.MAIN_KV, state + (p - 1) * page, PageId(p), 64) for p in pages),
+        ]
+        count = state + len(pages) * page
+        figures: Figures = {"bytes": count}
+        for name, copies in (("out", out), ("in", back)):
+            times = []
+            for _ in range(1 + self.repeats):
+                begin = time.perf_counter()
+                self.device.submit_host_copy(copies)  # type: ignore[arg-type]
+                submitted = time.perf_counter() - begin
+                while not self.device.poll():
+                    self.device.wait(1.0)
+                times.append(time.perf_counter() - begin)
+            seconds = statistics.median(times[1:])
+            figures |= {f"{name}_ms": 1e3 * seconds, f"{name}_gb_per_s": count / seconds / 1e9}
+            figures[f"{name}_submit_ms"] = 1e3 * submitted
+        return figures
+
+    def time_on_gpu(self, work: Callable[[], object], count: int = 20) -> float:
+        """Seconds of one, back to back on the device's stream."""
+        line = self.device._line
+        if line.stream is None:
+            return float("nan")
+        with torch.inference_mode(), line.use():
+            work()
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begin.record()
+            for _ in range(count):
+                work()
+            end.record()
+            end.synchronize()
+        return begin.elapsed_time(end) / 1e3 / count
+
+    def profile(self, work: Callable[[], object], label: str) -> None:
+        """The kernels of one run, longest first."""
+        work()
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as recorded:
+            work()
+            torch.cuda.synchronize()
+        found = [(e.key, e.count, e.self_device_time_total) for e in recorded.key_averages()]
+        found.sort(key=lambda entry: -entry[2])
+        print(f"# profile of {label}: {sum(c for _, c, _ in found)} kernels, {sum(t for *_, t in found):.0f} us")
+        for name, calls, total in found[:16]:
+            print(f"#   {total:9.0f} us {calls:5d} x {total / calls:7.1f}  {name[:90]}", flush=True)
+
+
+def measure_ceilings(where: torch.device, small: bool) -> tuple[float, float]:
+    """Bytes a second of a copy (read and written), FLOPs a second of a BF16 product, on random data."""
+    if where.type == "cpu":
+        return 1e10, 1e11
+    source = torch.empty(1 << 31, dtype=torch.uint8, device=where).random_()
+    copy_s = _time(partial(torch.empty_like(source).copy_, source))
+    side = 1024 if small else 8192
+    left, right = (torch.randn(side, side, device=where, dtype=torch.bfloat16) for _ in range(2))
+    product_s = _time(partial(torch.mm, left, right))
+    return 2 * (1 << 31) / copy_s, 2 * side**3 / product_s
+
+
+def _time(work: Callable[[], object]) -> float:
+    times = []
+    for _ in range(13):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        work()
+        end.record()
+        end.synchronize()
+        times.append(begin.elapsed_time(end) / 1e3)
+    return statistics.median(times[3:])
+
+
+def run_row(bench: Bench, name: str, *, profile: bool) -> Figures:
+    """One row by its name."""
+    kind, *numbers = name.split(":")
+    counts = [int(number) for number in numbers]
+    match kind, counts:
+        case "decode", [lanes, context]:
+            figures = bench.decode(lanes, context)
+            tokens = [11 + lane for lane in range(lanes)]
+            work: Callable[[], object] = lambda: bench.step(tokens, context)  # noqa: E731
+        case "sampled", [lanes, context]:
+            params = SamplingParams(temperature=0.7, top_k=20, top_p=0.8)
+            figures = bench.decode(lanes, context, params)
+            tokens = [11 + lane for lane in range(lanes)]
+            work = lambda: bench.step(tokens, context, params)  # noqa: E731
+        case "prefill", [count]:
+            figures = bench.prefill(count)
+            work = lambda: bench.prefill(count)  # noqa: E731
+        case "turn", [count, start]:
+            figures = bench.prefill(count, start)
+            work = lambda: bench.prefill(count, start)  # noqa: E731
+        case "restore", [count]:
+            return bench.restore(count)
+        case _:
+            raise ValueError(f"no such row: {name}")
+    if profile:
+        bench.profile(work, name)
+    return figures
+
+
+def main() -> int:
+    """Exit status 1 when a row failed."""
+    parser = argparse.ArgumentParser(prog="python -m bench.gpu", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--geometry", choices=NAMES, default="4b")
+    parser.add_argument("--rows", nargs="+", default=["decode:1:8192", "decode:8:8192", "prefill:2048", "prefill:8192"])
+    parser.add_argument("--lanes", type=int, default=8)
+    parser.add_argument("--max-context", type=int, default=8192 + 1024)
+    parser.add_argument("--chunk", type=int, default=8192, help="tokens of the largest prefill unit")
+    parser.add_argument("--json", type=Path, help="append rows to this file, one a line")
+    parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"], help="cpu: a rehearsal with FP32")
+    parser.add_argument("--profile", action="store_true")
+    chosen = parser.parse_args()
+    where = torch.device(chosen.device)
+    begin = time.perf_counter()
+    restores = [int(row.split(":")[1]) for row in chosen.rows if row.startswith("restore")]
+    device = open_random(
+        chosen.geometry,
+        where,
+        lanes=chosen.lanes,
+        max_context=chosen.max_context,
+        host_bytes=3 << 30 if restores and where.type == "cuda" else 1 << 26,
+        chunk_tokens=chosen.chunk,
+    )
+    opened_s = time.perf_counter() - begin
+    bench = Bench(device, where, small=where.type == "cpu")
+    place = torch.cuda.get_device_name(0) if where.type == "cuda" else "cpu"
+    common: Figures = {"geometry": chosen.geometry, "gpu": place, "torch": torch.__version__}
+    ceilings: Figures = {"copy_tb_per_s": bench.copy_rate / 1e12, "matmul_tflop_per_s": bench.matmul_rate / 1e12}
+    tell({**common, "row": "open", "ms": 1e3 * opened_s, **ceilings}, chosen.json)
+    failed = 0
+    for name in chosen.rows:
+        try:
+            tell({**common, "row": name, **run_row(bench, name, profile=chosen.profile)}, chosen.json)
+        except Exception as error:
+            failed += 1
+            tell({**common, "row": name, "error": f"{type(error).__name__}: {error}"[:500]}, chosen.json)
+    return 1 if failed else 0
+
+
+def tell(figures: Figures, file: Path | None) -> None:
+    """Print one row, and append it."""
+    rounded = {name: round(value, 4) if isinstance(value, float) else value for name, value in figures.items()}
+    line = json.dumps(rounded)
+    print(line, flush=True)
+    if file is not None:
+        with file.open("a", encoding="utf-8") as target:
+            target.write(line + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

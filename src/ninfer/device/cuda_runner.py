@@ -1,0 +1,121 @@
+"""Launches forward passes and draws on the current stream; reads nothing back until a draw is asked for its tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ninfer.base.errors import DeviceFailure
+from ninfer.base.pools import Pool
+from ninfer.kernels.sampling import DrawInput
+from ninfer.kernels.sampling.batched import adjust_, draw_batch, logprobs, needs_adjusting
+from ninfer.models.fused import FusedModel
+from ninfer.models.hybrid import HybridModel
+from ninfer.ports.device import RunResult, SampleRow, UnitBatch, UnitKind, UnitRow
+
+from .arena import Arena
+from .batch import PrefillInputs, build_inputs
+from .cuda_steps import HeadGraphs, StepGraphs
+from .cuda_timeline import Timeline, pinned
+from .runner import Runner
+
+LayerGate = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """A draw on its way. `numbers`: pinned int64 [B + 1], tokens and a check; `logits` where they were adjusted."""
+
+    rows: tuple[SampleRow, ...]
+    numbers: Tensor
+    logits: Tensor | None
+
+    def read(self) -> tuple[RunResult, ...]:
+        """The tokens, once the work is done."""
+        *tokens, finite = self.numbers.tolist()
+        if not finite:
+            raise DeviceFailure("logits are not finite: damaged weights, or a state that holds no numbers")
+        return tuple(self._read_row(index, row, tokens[index]) for index, row in enumerate(self.rows))
+
+    def _read_row(self, index: int, row: SampleRow, token: int) -> RunResult:
+        if row.logprobs is None:
+            return RunResult(row.lane, (token,))
+        assert self.logits is not None
+        return RunResult(row.lane, (token,), (logprobs(self.logits[index], token, row.logprobs),))
+
+
+class CudaRunner:
+    """A model over an arena on one stream. `fused`: fused kernels and captured steps, else the plain routes."""
+
+    def __init__(
+        self,
+        model: HybridModel,
+        arena: Arena,
+        vocab_tokens: int,
+        lanes: int,
+        max_pages: int,
+        line: Timeline,
+        *,
+        fused: bool,
+    ) -> None:
+        self._model, self._arena, self._line = model, arena, line
+        self._memory = arena.memory(Pool.MAIN_KV)
+        self._plain = Runner(model, arena, vocab_tokens)
+        self._fused = FusedModel(model, self._memory) if fused else None
+        self._steps = StepGraphs(self._fused, lanes, max_pages, line) if self._fused else None
+        self._heads = HeadGraphs(model, self._memory.states.tail, lanes, vocab_tokens, line)
+
+    def run_unit(self, batch: UnitBatch, media: dict[int, Tensor], wait_for: LayerGate | None) -> None:
+        """Forward pass; state, KV and tail hidden rows are written. `wait_for(layer)` before each layer."""
+        if self._fused is None or self._steps is None:
+            self._plain.run_unit(batch, media, wait_for)
+        elif batch.kind is UnitKind.DECODE:
+            if wait_for is not None:
+                for layer in range(len(self._model.layers)):
+                    wait_for(layer)
+            for row in batch.rows:
+                assert len(row.token_ids) == 1 and not row.cuts and not row.overrides
+                if row.read_slot is None:
+                    self._arena.clear_state(row.write_slot)
+            self._steps.launch(batch.rows)
+        else:
+            self._prefill(self._fused, batch, media, wait_for)
+
+    def submit_draw(self, rows: Sequence[SampleRow]) -> Draw:
+        """One token per row from the tail hidden rows kept in their slots."""
+        numbers = self._heads.launch([row.slot for row in rows])
+        wanted = [DrawInput(row.params, row.uniform, row.output_ids, row.mask, row.logprobs) for row in rows]
+        logits: Tensor | None = None
+        plain = all(one.params.is_greedy and not needs_adjusting(one) and one.logprobs is None for one in wanted)
+        if not plain:
+            logits = self._heads.logits[len(rows)].clone()
+            for index, one in enumerate(wanted):
+                adjust_(logits[index], one)
+            numbers = torch.cat([draw_batch(logits, wanted), numbers[-1:]])
+        read = pinned(len(rows) + 1, torch.int64, self._line.device)
+        read.copy_(numbers, non_blocking=True)
+        return Draw(tuple(rows), read, logits)
+
+    def _prefill(
+        self, fused: FusedModel, batch: UnitBatch, media: dict[int, Tensor], wait_for: LayerGate | None
+    ) -> None:
+        (row,) = batch.rows
+        inputs = build_inputs(batch, self._model, self._memory.kv)
+        assert isinstance(inputs, PrefillInputs)
+        x = self._model.embed(inputs.token_ids)
+        for override in row.overrides:
+            rows = media[override.media][override.first : override.first + override.count]
+            x[override.start : override.start + override.count] = rows.to(x.dtype)
+        hidden = fused.prefill(x, inputs.run, self._table(row), wait_for)
+        tail = self._memory.states.tail
+        for offset, slot in inputs.run.cuts:
+            if slot is not None:
+                tail[slot].copy_(hidden[offset - 1])
+        tail[inputs.run.write_slot].copy_(hidden[-1])
+
+    def _table(self, row: UnitRow) -> Tensor:
+        pages = torch.frombuffer(bytearray(row.pages[Pool.MAIN_KV]), dtype=torch.int32)
+        return pages.to(self._line.device).view(1, -1)

@@ -1,0 +1,240 @@
+"""The CUDA device through its port: goldens, slots, copies, host tier, draws. On a CPU the same code runs eagerly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+pytest.importorskip("triton")
+
+from ninfer.base.errors import BadInput
+from ninfer.base.ids import PageId, SlotId
+from ninfer.base.pools import Pool
+from ninfer.config.options import ContextCacheOptions, EngineOptions
+from ninfer.device.capacity import MemoryBudget
+from ninfer.device.cuda import CudaDevice
+from ninfer.device.cuda_support import find_gpu
+from ninfer.ports.device import (
+    Completion,
+    CopyDone,
+    PageCopy,
+    PageFromHost,
+    PageToHost,
+    RunResult,
+    SamplesDone,
+    StateCopy,
+    StateFromHost,
+    StateToHost,
+    UnitBatch,
+    UnitDone,
+    UnitKind,
+)
+from ninfer.ports.sampling import SamplingParams
+from tests.unit.device.cpu_driver import FIXTURES, Sequence_, read_golden
+
+PROMPT = list(range(40, 140))
+GREEDY = SamplingParams(temperature=0.0)
+BOUND = 5e-4
+
+
+def open_device(name: str, where: torch.device, dtype: str, *, fused: bool, host_bytes: int = 0) -> CudaDevice:
+    options = EngineOptions(
+        model_dir=FIXTURES / name,
+        dtype=dtype,  # type: ignore[arg-type]
+        max_concurrency=2,
+        max_context=256,
+        context_cache=ContextCacheOptions(device_state_slots=5, host_capacity_bytes=host_bytes),
+    )
+    return CudaDevice.open_on(where, MemoryBudget(), options, fused=fused)
+
+
+def settle(device: CudaDevice) -> list[Completion]:
+    """Wait for everything."""
+    done: list[Completion] = []
+    while device._pending:
+        device.wait(1.0)
+        done += device.poll()
+    return done
+
+
+def run(device: CudaDevice, kind: UnitKind, rows: list[Any], after: tuple[Any, ...] = ()) -> None:
+    unit = device.submit_unit(UnitBatch(kind, tuple(rows)), after)
+    assert UnitDone(unit) in settle(device)
+
+
+def prefill(sequence: Sequence_, ids: list[int], **row: Any) -> None:
+    run(sequence.device, UnitKind.PREFILL, [sequence.row(ids, **row)])  # type: ignore[arg-type]
+    sequence.advance(len(ids))
+
+
+def step(sequences: list[Sequence_], ids: list[int], reads: list[int | None] | None = None) -> None:
+    sources = reads or [None] * len(ids)
+    rows = [s.row([token], read_slot=read) for s, token, read in zip(sequences, ids, sources, strict=True)]
+    run(sequences[0].device, UnitKind.DECODE, rows)  # type: ignore[arg-type]
+    for sequence in sequences:
+        sequence.advance(1)
+
+
+def draw(sequences: list[Sequence_], params: SamplingParams = GREEDY, uniform: float = 0.0, **row: Any):
+    device = sequences[0].device
+    unit = device.submit_sampling([s.sample_row(params, uniform, **row) for s in sequences])
+    (done,) = settle(device)  # type: ignore[arg-type]
+    assert isinstance(done, SamplesDone) and done.unit == unit
+    return done.runs
+
+
+def sequence(device: CudaDevice, lane: int, slot: int, pages: list[int]) -> Sequence_:
+    return Sequence_(device, lane, slot, pages)  # type: ignore[arg-type]
+
+
+def image(device: CudaDevice, slot: int) -> torch.Tensor:
+    return device.arena.images[slot].cpu().clone()
+
+
+@pytest.fixture(scope="module")
+def formats(device: torch.device) -> tuple[str, bool]:
+    """The serving format: BF16 with fused kernels on a GPU; on a CPU FP32, where the interpreter is exact."""
+    return ("bfloat16", True) if device.type == "cuda" else ("float32", False)
+
+
+@pytest.mark.parametrize(("name", "fused"), [("dense_text", False), ("moe_text", False), ("dense_text", True)])
+def test_greedy_answers_equal_the_golden(name: str, fused: bool, device: torch.device) -> None:
+    """FP32: prompt in two chunks, steps through the captured graphs."""
+    golden, opened = read_golden(name), open_device(name, device, "float32", fused=fused)
+    one = sequence(opened, 0, 1, [3, 5, 2])
+    prefill(one, golden.prompt_ids[: golden.chunk_split])
+    prefill(one, golden.prompt_ids[golden.chunk_split :])
+    count = 3 if fused and device.type == "cpu" else len(golden.greedy_ids)
+    drawn = []
+    for index in range(count):
+        drawn.append(draw([one])[0].token_ids[0])
+        if index + 1 < count:
+            step([one], drawn[-1:])
+    assert drawn == golden.greedy_ids[:count]
+
+
+def test_completions_tell_everything_once(device: torch.device, formats: tuple[str, bool]) -> None:
+    opened = open_device("dense_text", device, formats[0], fused=formats[1])
+    one = sequence(opened, 0, 1, [1, 2])
+    copy = opened.submit_copy([StateCopy(SlotId(2), SlotId(3))])
+    unit = opened.submit_unit(UnitBatch(UnitKind.PREFILL, (one.row(PROMPT),)), after=(copy,))
+    draws = opened.submit_sampling([one.sample_row()])
+    first, second, third = settle(opened)
+    assert (first, second) == (CopyDone(copy), UnitDone(unit))
+    assert isinstance(third, SamplesDone) and third.unit == draws
+    assert opened.poll() == []
+    opened.close()
+
+
+def test_move_fork_and_snapshot_continue_bit_for_bit(device: torch.device, formats: tuple[str, bool]) -> None:
+    """[decision 8] A saved state, on the device or through the host, goes on with the same bits."""
+    opened = open_device("dense_text", device, formats[0], fused=formats[1], host_bytes=1 << 22)
+    state_bytes, page_bytes = opened.facts.state_bytes, opened.facts.page_bytes[Pool.MAIN_KV]
+    one = sequence(opened, 0, 1, [1, 2])
+    prefill(one, PROMPT, cuts=((70, 4),))
+    opened.submit_copy([StateCopy(SlotId(1), SlotId(5))])
+    save = opened.submit_host_copy(
+        [
+            StateToHost(SlotId(1), 0),
+            *(PageToHost(Pool.MAIN_KV, PageId(p), state_bytes + i * page_bytes, 64) for i, p in enumerate((1, 2))),
+        ]
+    )
+    assert CopyDone(save) in settle(opened)
+    kept = image(opened, 1)
+    assert torch.equal(kept, image(opened, 5))
+    assert torch.equal(kept, opened.host.bytes[:state_bytes])
+    step([one], [7])
+    end, answer = image(opened, 1), draw([one], logprobs=3)
+    fork = sequence(opened, 0, 6, [1, 2])
+    fork.frontier = len(PROMPT)
+    step([fork], [7], reads=[5])
+    assert torch.equal(image(opened, 6), end)
+    assert torch.equal(image(opened, 5), kept)
+    restore = opened.submit_host_copy(
+        [
+            StateFromHost(0, SlotId(7)),
+            *(PageFromHost(Pool.MAIN_KV, state_bytes + i * page_bytes, PageId(p), 64) for i, p in enumerate((5, 6))),
+        ]
+    )
+    back = sequence(opened, 0, 7, [5, 6])
+    back.frontier, back.started = len(PROMPT), True
+    run(opened, UnitKind.DECODE, [back.row([7])], after=(restore,))
+    back.advance(1)
+    assert torch.equal(image(opened, 7), end)
+    assert [r.logprobs for r in draw([back], logprobs=3)] == [r.logprobs for r in answer]
+    resumed = sequence(opened, 0, 3, [1, 2])
+    resumed.frontier = 70
+    before = image(opened, 4)
+    prefill(resumed, PROMPT[70:], read_slot=4)
+    assert torch.equal(image(opened, 4), before)
+
+
+def test_a_tail_copy_keeps_the_parent(device: torch.device, formats: tuple[str, bool]) -> None:
+    """[F2] [F3]"""
+    opened = open_device("dense_text", device, formats[0], fused=formats[1])
+    parent = sequence(opened, 0, 1, [1, 2])
+    prefill(parent, PROMPT)
+    pool = opened.arena.kv[Pool.MAIN_KV]
+    kept_state, kept_page = image(opened, 1), pool[2].cpu().clone()
+    opened.submit_copy([PageCopy(Pool.MAIN_KV, PageId(2), PageId(7), 36)])
+    child = sequence(opened, 1, 2, [1, 7])
+    child.frontier = 100
+    step([child], [9], reads=[1])
+    assert torch.equal(image(opened, 1), kept_state)
+    assert torch.equal(pool[2, ..., :36, :].cpu(), kept_page[..., :36, :])
+
+
+CASES = [
+    SamplingParams(temperature=0.8),
+    SamplingParams(temperature=0.7, top_k=20),
+    SamplingParams(temperature=1.3, top_p=0.8),
+    SamplingParams(temperature=1.0, top_k=7, top_p=0.9, min_p=0.05),
+    SamplingParams(temperature=0.0, logit_bias={5: 50.0}),
+    SamplingParams(temperature=0.9, presence_penalty=1.0, frequency_penalty=0.5, repetition_penalty=1.2),
+]
+
+
+@pytest.mark.parametrize("params", CASES)
+def test_a_draw_is_the_same_as_on_the_cpu(params: SamplingParams, device: torch.device) -> None:
+    """[decision 7] The batched route chooses what the CPU's does, wherever it computes."""
+    from array import array
+
+    from ninfer.kernels.sampling import DrawInput
+    from ninfer.kernels.sampling import draw as draw_on_cpu
+    from ninfer.kernels.sampling.batched import adjust_, draw_batch
+
+    generator = torch.Generator().manual_seed(3)
+    logits = torch.randn(6, 700, generator=generator) * 3
+    seen = memoryview(array("i", [3, 5, 5, 9]))
+    rows = [DrawInput(params, (0.13 + 0.17 * row) % 1, seen) for row in range(5)] + [DrawInput(GREEDY, 0.5)]
+    want = [drawn.token_id for drawn in draw_on_cpu(logits.clone(), rows, 700)]
+    wide = logits.to(device)
+    for row, wanted in enumerate(rows):
+        adjust_(wide[row], wanted)
+    assert draw_batch(wide, rows).tolist() == want
+
+
+def test_rows_of_a_batch_draw_what_each_draws_alone(device: torch.device) -> None:
+    """[V-15] FP32: the best logits are far enough apart in the fixture."""
+    golden = read_golden("dense_text")
+    opened = open_device("dense_text", device, "float32", fused=False)
+    pair = [sequence(opened, 0, 1, [1, 2, 3]), sequence(opened, 1, 2, [4, 5, 6])]
+    for one in pair:
+        prefill(one, golden.prompt_ids)
+    drawn: list[tuple[RunResult, ...]] = []
+    for _ in range(4):
+        drawn.append(draw(pair))
+        step(pair, [r.token_ids[0] for r in drawn[-1]])
+    for lane in range(2):
+        assert [runs[lane].token_ids[0] for runs in drawn] == golden.greedy_ids[:4]
+
+
+def test_no_gpu_is_one_clear_line() -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    with pytest.raises(BadInput, match=r"device cuda: .*; use --device cpu") as refused:
+        find_gpu()
+    assert refused.value.param == "device"
+    assert "\n" not in str(refused.value)
