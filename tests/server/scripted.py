@@ -21,6 +21,7 @@ from ninfer.base.errors import NInferError, QueueFull
 from ninfer.base.ids import LaneId
 from ninfer.engine.core import Condition, HealthFacts
 from ninfer.engine.publish import Publication
+from ninfer.engine.report import EMPTY_REPORT, EngineReport
 from ninfer.engine.stops import StopWatch
 from ninfer.frontend.frontend import Frontend
 from ninfer.frontend.plan import InputPlan
@@ -180,6 +181,9 @@ class ScriptedEngine:
         condition = Condition.READY if self.failure is None else Condition.FAILED
         waiting = self._waiting.qsize()
         return HealthFacts(condition, len(self._threads), running, waiting, 0, self.idle_s, self.failure)
+
+    def report(self) -> EngineReport:
+        return EMPTY_REPORT
 
     def close(self) -> None:
         for _ in self._threads:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ from ninfer.base.pools import Pool
 from ninfer.build.parts import EngineParts, make_engine
 from ninfer.config.options import EngineOptions
 from ninfer.engine.core import HealthFacts, RequestHandle
+from ninfer.engine.report import EngineReport
 from ninfer.frontend.plan import InputPlan
 from ninfer.ports.output import OutputSink
 from ninfer.ports.sampling import SamplingParams
@@ -53,11 +54,23 @@ class SimulatedEngine:
             script=ReplyScript(self._reply, end_token),
             faults=faults,
         )
+        self.before_submission: Callable[[], object] = int
+        """Called by the control thread before it gives work to the device."""
+        submit_unit = device.submit_unit
+
+        def submit(*batch: Any, **more: Any) -> Any:
+            self.before_submission()
+            return submit_unit(*batch, **more)
+
+        device.submit_unit = submit  # type: ignore[method-assign]
         options = EngineOptions(MODEL_DIR, max_concurrency=_LANES, audit_every_cycles=50)
         self._engine = make_engine(EngineParts(device, self.frontend, options, MAX_CONTEXT, "tiny"))
 
     def health(self) -> HealthFacts:
         return self._engine.health()
+
+    def report(self) -> EngineReport:
+        return self._engine.report()
 
     def close(self) -> None:
         self._engine.close()

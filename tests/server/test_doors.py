@@ -148,7 +148,14 @@ def test_health_tells_the_phase(engine: ScriptedEngine) -> None:
             assert "loading" in route.text
         assert api.chat().headers["retry-after"]
         api.service.open(engine)
-        assert api.get("/health").json() == {"status": "ok", "lanes": 1, "running": 0, "waiting": 0, "paused": 0}
+        assert api.get("/health").json() == {
+            "status": "ok",
+            "phase": "ready",
+            "lanes": 1,
+            "running": 0,
+            "waiting": 0,
+            "paused": 0,
+        }
         assert api.chat().status_code == 200
         engine.idle_s = 1000.0
         assert (api.get("/health").status_code, api.get("/health").json()["status"]) == (503, "stalled")

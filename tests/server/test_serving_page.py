@@ -15,7 +15,9 @@ PAGE = (ROOT / "docs" / "serving.md").read_text()
 SOURCES = "".join(path.read_text() for path in (ROOT / "src" / "ninfer" / "server").glob("*.py"))
 
 
-@pytest.mark.parametrize("path", [app.CHAT_PATH, app.COMPLETIONS_PATH, app.MODELS_PATH, app.HEALTH_PATH])
+@pytest.mark.parametrize(
+    "path", [app.CHAT_PATH, app.COMPLETIONS_PATH, app.MODELS_PATH, app.HEALTH_PATH, app.METRICS_PATH]
+)
 def test_every_route_is_described(path: str) -> None:
     assert f" {path}`" in PAGE
 

@@ -65,6 +65,13 @@ from ninfer.config.secrets import read_api_keys
     help="Seconds that one write to a client may take.",
 )
 @env_option(
+    "--stall-timeout",
+    type=click.FloatRange(min=0.001),
+    default=60.0,
+    show_default=True,
+    help="Seconds without progress after which a busy engine counts as stalled.",
+)
+@env_option(
     "--drain-timeout",
     type=click.FloatRange(min=0.0),
     default=30.0,
@@ -100,6 +107,7 @@ def _read_server_options(given: dict[str, Any], engine: EngineOptions) -> Server
         ping_interval_s=given["ping_interval"],
         unread_limit_bytes=given["unread_limit"],
         stalled_reader_timeout_s=given["stalled_reader_timeout"],
+        stall_timeout_s=given["stall_timeout"],
         drain_timeout_s=given["drain_timeout"],
     )
 

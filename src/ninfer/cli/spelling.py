@@ -34,6 +34,7 @@ FLAGS: dict[str, str] = {
     "unread_limit_bytes": "--unread-limit",
     "stalled_reader_timeout_s": "--stalled-reader-timeout",
     "drain_timeout_s": "--drain-timeout",
+    "stall_timeout_s": "--stall-timeout",
 }
 """Field to option. Only the model has none: it is the command's argument."""
 

@@ -87,6 +87,7 @@ class ServerOptions:
 
     def __post_init__(self) -> None:
         _check(0 <= self.port <= 65535, "port", "must be 0 to 65535")
+    stall_timeout_s: float = 60.0
         _check(self.body_limit_bytes >= 1024, "body_limit_bytes", "must be at least 1024 bytes")
         _check(self.body_timeout_s > 0, "body_timeout_s", "must be positive")
         _check(0 < self.ping_interval_s <= 10, "ping_interval_s", "must be in (0, 10]")
@@ -96,6 +97,7 @@ class ServerOptions:
 
 
 def _check_between(name: str, value: int, low: int, high: int) -> None:
+        _check(self.stall_timeout_s > 0, "stall_timeout_s", "must be positive")
     nearest = min(max(value, low), high)
     _check(low <= value <= high, name, f"must be {low} to {high}, not {value}; nearest legal value: {nearest}")
 

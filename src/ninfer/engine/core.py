@@ -29,6 +29,7 @@ from .stops import StopWatch, TextDecoder, forbid
 
 _log = logging.getLogger("ninfer.engine")
 _DEVICE_WAIT_S = 0.02
+THREAD_NAME = "ninfer-engine"
 
 
 class Condition(Enum):
@@ -100,6 +101,7 @@ class EngineCore:
         self._mailbox: deque[Request | Ticket | _ReportAsk] = deque()
         self._report = EMPTY_REPORT
         self._arriving = 0
+        self._first_arrival_s = 0.0
         self._next_ticket = 0
         self._wake = threading.Event()
         self._drained = threading.Event()
@@ -116,7 +118,7 @@ class EngineCore:
     def start(self) -> None:
         """Start the control thread."""
         assert self._thread is None
-        self._thread = threading.Thread(target=self._loop, name="ninfer-engine", daemon=True)
+        self._thread = threading.Thread(target=self._loop, name=THREAD_NAME, daemon=True)
         self._thread.start()
 
     def submit(
@@ -162,6 +164,8 @@ class EngineCore:
             self._next_ticket += 1
             request = Request(ticket, plan, params, logprobs, watch, publication, history)
             self._mailbox.append(request)
+            if not self._arriving:
+                self._first_arrival_s = publication.submitted_s
             self._arriving += 1
         self._wake.set()
         return RequestHandle(self, ticket)
@@ -211,9 +215,16 @@ class EngineCore:
             residents=len(state.members),
             waiting=fresh + self._arriving,
             paused=len(state.queue) - fresh,
-            idle_s=max(0.0, state.clock.now() - state.last_progress_s) if state.requests else 0.0,
+            idle_s=self._find_idle_s(),
             failure=self.find_failure(),
         )
+
+    def _find_idle_s(self) -> float:
+        """Since when somebody waits in vain: for a completion, or for the control thread to take the mail."""
+        state = self._state
+        if state.requests:
+            return max(0.0, state.clock.now() - state.last_progress_s)
+        return max(0.0, state.clock.now() - self._first_arrival_s) if self._arriving else 0.0
 
     def report(self, timeout_s: float = 1.0) -> EngineReport:
         """Totals and occupancy, asked of the control thread; what it said last when it does not answer in time.

@@ -37,6 +37,7 @@ class Publication:
         "_first",
         "_gap",
         "_gap_counts",
+        "_gaps_s",
         "_last",
         "_paused_at",
         "_sink",
@@ -63,7 +64,7 @@ class Publication:
         self._started: float | None = None
         self._first: float | None = None
         self._last: float | None = None
-        self._gap = 0.0
+        self._gap = self._gaps_s = 0.0
         self._gap_counts = [0] * (len(GAP_BOUNDS_S) + 1)
         self._covered = 0
         self._ended = False
@@ -125,6 +126,7 @@ class Publication:
             gap = now - self._last
             self._gap = max(self._gap, gap)
             self._gap_counts[bisect_left(GAP_BOUNDS_S, gap)] += 1
+            self._gaps_s += gap
         self._last = now
         self._sink(OutputDelta(text, tokens))
 
@@ -177,6 +179,7 @@ class Publication:
             restored_bytes=self.restored_bytes,
             captures=self.captures,
             gap_counts=tuple(self._gap_counts),
+            gaps_s=self._gaps_s,
         )
 
     def _usage(self) -> Usage:

@@ -63,6 +63,8 @@ class Timings:
     """Restore points of its input that were kept."""
     gap_counts: tuple[int, ...] = (0,) * (len(GAP_BOUNDS_S) + 1)
     """Gaps between pieces of output, by the classes of `GAP_BOUNDS_S`."""
+    gaps_s: float = 0.0
+    """All of them together."""
 
 
 @dataclass(frozen=True, slots=True)

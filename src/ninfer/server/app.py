@@ -9,7 +9,8 @@ from ninfer.server.auth import KeyRing
 from ninfer.server.cors import CorsPolicy
 from ninfer.server.errors import ApiError
 from ninfer.server.gate import Gate, find_record
-from ninfer.server.journal import Journal
+from ninfer.server.journal import Journal, ManyJournals
+from ninfer.server.metrics import MetricsRoute, RequestTally
 from ninfer.server.openai_chat import prepare_chat
 from ninfer.server.openai_completions import prepare_completion
 from ninfer.server.openai_wire import ModelList, ModelOut
@@ -21,15 +22,18 @@ CHAT_PATH = "/v1/chat/completions"
 COMPLETIONS_PATH = "/v1/completions"
 MODELS_PATH = "/v1/models"
 HEALTH_PATH = "/health"
-_PATHS = frozenset({CHAT_PATH, COMPLETIONS_PATH, MODELS_PATH, HEALTH_PATH})
+METRICS_PATH = "/metrics"
+_PATHS = frozenset({CHAT_PATH, COMPLETIONS_PATH, MODELS_PATH, HEALTH_PATH, METRICS_PATH})
 _SHOWN_CHARACTERS = 200
 
 
 def build_app(service: Service, journal: Journal) -> ASGIApp:
     """The application. `service` may still be loading."""
+    tally = RequestTally()
     router = Router(
         routes=[
             Route(HEALTH_PATH, HealthRoute(service), methods=["GET"]),
+            Route(METRICS_PATH, MetricsRoute(service, tally), methods=["GET"]),
             Route(MODELS_PATH, ModelsRoute(service), methods=["GET"]),
             Route(MODELS_PATH + "/{model:path}", ModelsRoute(service), methods=["GET"]),
             Route(CHAT_PATH, CompletionRoute(service, CHAT_PATH, prepare_chat), methods=["POST"]),
@@ -43,7 +47,7 @@ def build_app(service: Service, journal: Journal) -> ASGIApp:
         router,
         keys=KeyRing(options.api_keys),
         cors=CorsPolicy(options.cors_origins),
-        journal=journal,
+        journal=ManyJournals(tally, journal),
         clock=service.clock,
     )
 
@@ -76,7 +80,7 @@ class HealthRoute:
         find_record(scope).route = HEALTH_PATH
         phase, reason = self._service.find_phase()
         load = self._service.find_load()
-        body: dict[str, str | int] = {"status": "ok" if phase is Phase.READY else phase.value}
+        body: dict[str, str | int] = {"status": "ok" if phase is Phase.READY else phase.value, "phase": phase.value}
         if phase is not Phase.READY:
             body["reason"] = reason or phase.value
         if load is not None:

@@ -27,7 +27,7 @@ RECORD = "ninfer.record"
 """Key of the request's record in the ASGI scope."""
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
-_UNLOGGED = frozenset({"/health"})
+_UNLOGGED = frozenset({"/health", "/metrics"})
 _DRAIN_LIMIT_BYTES = 64 * 1024 * 1024
 _DRAIN_LIMIT_S = 5.0
 

@@ -17,7 +17,7 @@ from ninfer.ports.output import GenerationStart, LossReport, Timings, Usage
 SCHEMA = 1
 """Version of the JSON lines: changed when a field ends or changes its meaning, not when one is added."""
 
-_ONLY_IN_JSON = frozenset({"time", "trace_id", "span_id", "parent_id", "outcome", "gap_counts"})
+_ONLY_IN_JSON = frozenset({"time", "trace_id", "span_id", "parent_id", "outcome", "gap_counts", "gaps_s"})
 Value = str | int | float | bool | tuple[int, ...]
 
 
@@ -56,6 +56,7 @@ class RequestRecord:
     decode_steps: int | None = None
     longest_gap_s: float | None = None
     gap_counts: tuple[int, ...] | None = None
+    gaps_s: float | None = None
     captures: int | None = None
     restored_bytes: int | None = None
     failed_restores: int | None = None
@@ -82,7 +83,8 @@ class RequestRecord:
         self.queued_s, self.prefill_s = timings.queued_s, timings.prefill_s
         self.ttft_s, self.decode_s = timings.ttft_s, timings.decode_s
         self.decode_steps = timings.decode_steps
-        self.longest_gap_s, self.gap_counts = timings.longest_gap_s, timings.gap_counts
+        self.longest_gap_s = timings.longest_gap_s
+        self.gap_counts, self.gaps_s = timings.gap_counts, timings.gaps_s
         self.captures = timings.captures
         if timings.restored_bytes or timings.failed_restores:
             self.restored_bytes, self.failed_restores = timings.restored_bytes, timings.failed_restores

@@ -18,6 +18,7 @@ from starlette.types import ASGIApp
 from ninfer.base.errors import NInferError
 from ninfer.server.protocol import ServingProtocol
 from ninfer.server.service import Phase, Service
+from ninfer.server.watchdog import Watchdog
 
 FAILED_LINGER_S = 5.0
 _BACKLOG = 512
@@ -89,6 +90,7 @@ class DrainingServer(uvicorn.Server):
         self._failed_linger_s = failed_linger_s
         self._failed_since: float | None = None
         self._on_drain_signal = on_drain_signal
+        self._watchdog = Watchdog(service)
         self._draining: asyncio.Task[None] | None = None
 
     @contextmanager
@@ -108,6 +110,7 @@ class DrainingServer(uvicorn.Server):
 
     async def on_tick(self, counter: int) -> bool:
         """uvicorn's heartbeat, ten times a second."""
+        self._watchdog.look()
         phase, _ = self._service.find_phase()
         if phase is not Phase.FAILED:
             self._failed_since = None

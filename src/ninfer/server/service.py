@@ -17,6 +17,7 @@ from ninfer.base.clock import Clock, unix_seconds
 from ninfer.base.errors import QueueFull
 from ninfer.config.options import ServerOptions
 from ninfer.engine.core import HealthFacts
+from ninfer.engine.report import EMPTY_REPORT, EngineReport
 from ninfer.frontend.frontend import Frontend
 from ninfer.frontend.plan import InputPlan
 from ninfer.ports.output import OutputSink
@@ -29,7 +30,6 @@ from ninfer.server.journal import RequestRecord
 from ninfer.server.tokentrack import TokenTrack
 
 ANY_NAME = "*"
-STALL_LIMIT_S = 60.0
 _TEXT_THREADS = 2
 _DRAIN_POLL_S = 0.05
 
@@ -77,6 +77,10 @@ class ServedEngine(Protocol):
 
     def health(self) -> HealthFacts:
         """A moment of it; takes no lock for long."""
+        ...
+
+    def report(self) -> EngineReport:
+        """Totals and occupancy; waits for the control thread, a second at most."""
         ...
 
 
@@ -140,6 +144,8 @@ class Service:
         self.clock = clock
         self.created = unix_seconds()
         self._engine: ServedEngine | None = None
+        self.stalls = 0
+        """Times that the watchdog found the engine stalled."""
         self._phase = Phase.LOADING
         self._reason: str | None = None
         self._bridge: EventBridge | None = None
@@ -162,7 +168,7 @@ class Service:
             health = self._engine.health()
             if health.failure is not None:
                 return Phase.FAILED, health.failure
-            if health.idle_s > STALL_LIMIT_S:
+            if health.idle_s > self.options.stall_timeout_s:
                 return Phase.STALLED, f"nothing has completed for {health.idle_s:.0f} s"
         return self._phase, self._reason
 
@@ -182,6 +188,10 @@ class Service:
     def find_load(self) -> HealthFacts | None:
         """Lanes, running and waiting requests; None before the engine is there."""
         return None if self._engine is None else self._engine.health()
+
+    async def find_report(self) -> EngineReport:
+        """Totals and occupancy of the engine; empty before it is there."""
+        return EMPTY_REPORT if self._engine is None else await asyncio.to_thread(self._engine.report)
 
     def find_model(self, name: str | None) -> str:
         """The name to answer under: the one asked for, or the served one when none is. ApiError 404 if unknown."""
