@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn.functional import grouped_mm
+from torch.nn import functional
 
 from ninfer.kernels.swiglu.triton_swiglu import swiglu
 
 from .triton_step import choose_experts, gather_experts
+
+grouped_mm = getattr(functional, "grouped_mm", None) or torch._grouped_mm
+"""Rows of x [M, K] in groups that end at `offs`, each times its own matrix of [E, K, N]."""
 
 
 def run_grouped(
