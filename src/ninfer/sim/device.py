@@ -121,7 +121,7 @@ class SimDevice:
             pool: [[None] * PAGE_TOKENS for _ in range(count + 1)] for pool, count in pages.items()
         }
         self.host_bytes = host_bytes
-        self._host = SimHost(host_bytes)
+        self._host: SimHost[Link | tuple[Link | None, ...]] = SimHost(host_bytes)
         self._script = script
         self._faults = faults or SimFaults()
         self._random = random.Random(self._faults.seed)

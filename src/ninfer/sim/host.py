@@ -7,27 +7,26 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
-from .chain import Link
-
-Content = Link | tuple[Link | None, ...]
-"""A StateImage, or the tokens of a page."""
+Content = TypeVar("Content")
+"""What the device keeps of a StateImage or a page."""
 
 
 @dataclass(slots=True)
-class _Block:
+class _Block(Generic[Content]):
     length: int
     content: Content | None
     """None while the transfer that fills it is under way, or after it failed."""
 
 
-class SimHost:
+class SimHost(Generic[Content]):
     """Blocks that were written, by offset. Writing over a part of a block destroys it."""
 
     def __init__(self, host_bytes: int) -> None:
         self._host_bytes = host_bytes
         self._offsets: list[int] = []
-        self._blocks: dict[int, _Block] = {}
+        self._blocks: dict[int, _Block[Content]] = {}
 
     def tear(self, offset: int, length: int) -> None:
         """A transfer into [offset, offset + length) begins: until it lands there is nothing to read."""

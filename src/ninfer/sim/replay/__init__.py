@@ -1,0 +1,1 @@
+"""Recorded request traces through the true engine, over a device that only knows which tokens it holds."""
