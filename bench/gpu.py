@@ -109,18 +109,18 @@ class Bench:
             "idle": 1 - (gpu + head) / seconds,
         }
 
-    def prefill(self, tokens: int, start: int = 0) -> Figures:
+    def prefill(self, tokens: int, start: int = 0, repeats: int | None = None) -> Figures:
         """One unit of `tokens` at `start`, to the first token."""
         ids = array("i", [(7 * i) % 500 for i in range(tokens)])
         times = []
-        for _ in range(1 + self.repeats):
+        for _ in range(1 + (self.repeats if repeats is None else repeats)):
             begin = time.perf_counter()
             row = self.row(0, ids, start, fresh=start == 0)
             self.device.submit_unit(UnitBatch(UnitKind.PREFILL, (row,)))
             submitted = time.perf_counter() - begin
             self.draw(1)
             times.append((time.perf_counter() - begin, submitted))
-        seconds, submitted = statistics.median(t for t, _ in times[1:]), statistics.median(s for _, s in times[1:])
+        seconds, submitted = (statistics.median(column) for column in zip(*(times[1:] or times), strict=True))
         floor = prefill_flops(self.device.geometry, tokens, start) / self.matmul_rate
         return {
             "ms": 1e3 * seconds,
@@ -227,10 +227,10 @@ def run_row(bench: Bench, name: str, *, profile: bool) -> Figures:
             work = lambda: bench.step(tokens, context, params)  # noqa: E731
         case "prefill", [count]:
             figures = bench.prefill(count)
-            work = lambda: bench.prefill(count)  # noqa: E731
+            work = lambda: bench.prefill(count, repeats=0)  # noqa: E731
         case "turn", [count, start]:
             figures = bench.prefill(count, start)
-            work = lambda: bench.prefill(count, start)  # noqa: E731
+            work = lambda: bench.prefill(count, start, repeats=0)  # noqa: E731
         case "restore", [count]:
             return bench.restore(count)
         case _:
