@@ -18,6 +18,7 @@ from ninfer.ports.sampling import SamplingParams
 from ninfer.program.program import Program
 from ninfer.resource.manager import ResourceManager
 from ninfer.resource.sources import CostModel
+from ninfer.sched.chunks import EVEN_WORK, PrefillWork
 from ninfer.sched.members import Members
 
 
@@ -37,6 +38,7 @@ class EngineParts:
     default_sampling: SamplingParams = field(default_factory=SamplingParams)
     clock: Clock = field(default_factory=SystemClock)
     costs: CostModel = field(default_factory=CostModel)
+    prefill_work: PrefillWork = EVEN_WORK
     on_close: Callable[[], None] | None = None
     host: HostTier | None = None
 
@@ -59,15 +61,18 @@ def make_core(parts: EngineParts) -> EngineCore:
         queue_timeout_s=options.queue_timeout_s,
         request_timeout_s=options.request_timeout_s,
         audit_every_cycles=options.audit_every_cycles,
+        max_gap_s=None if options.max_gap_ms is None else options.max_gap_ms / 1000,
+        prefill_work=parts.prefill_work,
+        prefill_rate_per_s=parts.prefill_work.per_token / parts.costs.prefill_s_per_token,
     )
     state = EngineState(settings, program, resources, parts.clock, Members(lanes))
+    if meter is not None:
+        state.transfers = meter.totals
     return EngineCore(
         Cycle(state),
         decoder=parts.frontend.detokenizer,
         max_queue=options.max_queue,
         vocab_tokens=parts.device.facts.vocab_tokens,
-    if meter is not None:
-        state.transfers = meter.totals
         device_wait=parts.device.wait,
     )
 

@@ -111,6 +111,12 @@ _ENGINE_OPTIONS = (
         help="Prompt tokens computed between two decode steps; a multiple of 64.",
     ),
     env_option(
+        "--max-gap-ms",
+        type=click.FloatRange(min=0, min_open=True),
+        help="Milliseconds that answering lanes may wait for a prompt chunk; chunks are then cut shorter, down to 64 "
+        "tokens. [default: no limit]",
+    ),
+    env_option(
         "--max-queue", type=click.IntRange(min=1), default=128, show_default=True, help="Requests that may wait."
     ),
     env_option(
@@ -157,6 +163,7 @@ def read_engine_options(given: dict[str, Any]) -> EngineOptions:
             host_capacity_bytes=given.pop("host_capacity_bytes"),
         ),
         prefill_chunk_tokens=given.pop("prefill_chunk"),
+        max_gap_ms=given.pop("max_gap_ms"),
         max_queue=given.pop("max_queue"),
         queue_timeout_s=given.pop("queue_timeout"),
         request_timeout_s=given.pop("request_timeout"),

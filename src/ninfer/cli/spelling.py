@@ -18,6 +18,7 @@ FLAGS: dict[str, str] = {
     "device_state_slots": "--device-state-slots",
     "host_capacity_bytes": "--host-capacity-bytes",
     "prefill_chunk_tokens": "--prefill-chunk",
+    "max_gap_ms": "--max-gap-ms",
     "max_queue": "--max-queue",
     "queue_timeout_s": "--queue-timeout",
     "request_timeout_s": "--request-timeout",
@@ -33,8 +34,8 @@ FLAGS: dict[str, str] = {
     "ping_interval_s": "--ping-interval",
     "unread_limit_bytes": "--unread-limit",
     "stalled_reader_timeout_s": "--stalled-reader-timeout",
-    "drain_timeout_s": "--drain-timeout",
     "stall_timeout_s": "--stall-timeout",
+    "drain_timeout_s": "--drain-timeout",
 }
 """Field to option. Only the model has none: it is the command's argument."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Literal
 
@@ -36,6 +37,8 @@ class EngineOptions:
     max_concurrency: int = 4
     context_cache: ContextCacheOptions = field(default_factory=ContextCacheOptions)
     prefill_chunk_tokens: int = DEFAULT_PREFILL_CHUNK_TOKENS
+    max_gap_ms: float | None = None
+    """How long lanes that decode may wait for a prompt chunk; None: chunks are always as long as they may be."""
     max_queue: int = 128
     queue_timeout_s: float = 600.0
     request_timeout_s: float = 3600.0
@@ -56,6 +59,7 @@ class EngineOptions:
             "prefill_chunk_tokens",
             f"must be a multiple of {PAGE_TOKENS}",
         )
+        _check(self.max_gap_ms is None or 0 < self.max_gap_ms < inf, "max_gap_ms", "must be a positive number")
         _check(self.max_queue >= 1, "max_queue", "must be at least 1")
         _check(self.queue_timeout_s > 0, "queue_timeout_s", "must be positive")
         _check(self.request_timeout_s > 0, "request_timeout_s", "must be positive")
@@ -83,21 +87,21 @@ class ServerOptions:
     ping_interval_s: float = 5.0
     unread_limit_bytes: int = 4 * 1024 * 1024
     stalled_reader_timeout_s: float = 60.0
+    stall_timeout_s: float = 60.0
     drain_timeout_s: float = 30.0
 
     def __post_init__(self) -> None:
         _check(0 <= self.port <= 65535, "port", "must be 0 to 65535")
-    stall_timeout_s: float = 60.0
         _check(self.body_limit_bytes >= 1024, "body_limit_bytes", "must be at least 1024 bytes")
         _check(self.body_timeout_s > 0, "body_timeout_s", "must be positive")
         _check(0 < self.ping_interval_s <= 10, "ping_interval_s", "must be in (0, 10]")
         _check(self.unread_limit_bytes >= 1024, "unread_limit_bytes", "must be at least 1024 bytes")
         _check(self.stalled_reader_timeout_s > 0, "stalled_reader_timeout_s", "must be positive")
+        _check(self.stall_timeout_s > 0, "stall_timeout_s", "must be positive")
         _check(self.drain_timeout_s >= 0, "drain_timeout_s", "must not be negative")
 
 
 def _check_between(name: str, value: int, low: int, high: int) -> None:
-        _check(self.stall_timeout_s > 0, "stall_timeout_s", "must be positive")
     nearest = min(max(value, low), high)
     _check(low <= value <= high, name, f"must be {low} to {high}, not {value}; nearest legal value: {nearest}")
 

@@ -44,10 +44,14 @@ class Cycle:
             moved = True
             self._settlement.poll()
         moved |= self._settlement.poll()  # a context transaction may have landed meanwhile (J8)
-        self._turns.grant_newcomer(granted)
 
-        # 5. One compact set of draws and one chunk of prefill.
-        moved |= self._turns.submit(granted)
+        # 5. One compact set of draws.
+        moved |= self._turns.submit_draws(granted)
+
+        # 6. One chunk of prefill or replay, of somebody whose bind has landed by now.
+        moved |= self._settlement.poll()
+        self._turns.grant_newcomer(granted)
+        moved |= self._turns.submit_prefill(granted)
 
         self._count_cycle()
         return moved

@@ -68,6 +68,8 @@ class Request:
     frontier: int = 0
     replay_until: int = 0
     """Below this frontier the work was done once already: it is replayed."""
+    chunk_end: int = 0
+    """Where the prefill chunk ends that has its permit."""
     in_flight: bool = False
     capture: CaptureRequest | None = field(default=None)
     """The save that the chunk in flight carries, or the copy to the host."""

@@ -112,13 +112,14 @@ class Settlement:
         state.prefill_in_flight = None
         computed = done.frontier - request.frontier
         assert computed > 0, "a prefill turn moves the frontier"
+        state.chunks.note_chunk(request.frontier, computed, state.clock.now() - state.prefill_started_s)
         if done.captured is not None:
             assert request.capture is not None
             assert request.record is not None
             state.resources.publish_input_point(request.record, done.captured, request.capture.frontier)
-        request.capture = None
             publication.captures += 1
             state.counters.captures += 1
+        request.capture = None
         if request.frontier < request.replay_until:
             publication.replayed_tokens += computed
             state.counters.replayed_tokens += computed

@@ -11,12 +11,13 @@ from ninfer.base.pools import Pool
 from ninfer.ports.native import NativeProgram, PrefillDone, Progress, TransactionEnd, TransactionKind
 from ninfer.resource.continuation import Continuation
 from ninfer.resource.manager import ResourceManager
+from ninfer.sched.chunks import EVEN_WORK, ChunkSizer, PrefillWork
 from ninfer.sched.members import Members
 from ninfer.sched.queue import WaitingQueue
 from ninfer.sched.rotation import PrefillRotation
 
-from .request import Phase, Request
 from .metering import TransferTotals
+from .request import Phase, Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,11 @@ class CycleSettings:
     queue_timeout_s: float
     request_timeout_s: float
     audit_every_cycles: int = 0
+    max_gap_s: float | None = None
+    """How long decoding lanes may wait for somebody's prefill chunk; None: chunks are as long as they may be."""
+    prefill_work: PrefillWork = EVEN_WORK
+    prefill_rate_per_s: float = 2000.0
+    """Of `prefill_work`, until chunks have been seen."""
 
 
 @dataclass(slots=True)
@@ -44,17 +50,17 @@ class Counters:
     """Pauses that kept the execution position (K1)."""
     snapshots_resumed: int = 0
     snapshots_revoked: int = 0
+    captures: int = 0
+    """Input points that were kept, wherever; `host_captures` counts those begun on the host."""
+    permits_granted: int = 0
+    permits_lacking: int = 0
+    """Residents that asked for their next unit and had to wait for room (C7)."""
     demotions: int = 0
     write_backs: int = 0
     host_captures: int = 0
     failed_transfers: int = 0
     prefill_tokens: int = 0
     replayed_tokens: int = 0
-    captures: int = 0
-    """Input points that were kept, wherever; `host_captures` counts those begun on the host."""
-    permits_granted: int = 0
-    permits_lacking: int = 0
-    """Residents that asked for their next unit and had to wait for room (C7)."""
     output_tokens: int = 0
     cached_tokens: int = 0
 
@@ -69,6 +75,7 @@ class EngineState:
     clock: Clock
     members: Members
     queue: WaitingQueue = field(init=False)
+    chunks: ChunkSizer = field(init=False)
     rotation: PrefillRotation = field(default_factory=PrefillRotation)
     requests: dict[Ticket, Request] = field(default_factory=dict)
     by_sequence: dict[Handle, Request] = field(default_factory=dict)
@@ -88,17 +95,20 @@ class EngineState:
     """The last demotion failed: room is made by ending points, until that or a bind has succeeded."""
     draws_in_flight: int = 0
     prefill_in_flight: Ticket | None = None
+    prefill_started_s: float = 0.0
     last_progress_s: float = 0.0
     counters: Counters = field(default_factory=Counters)
+    transfers: TransferTotals = field(default_factory=TransferTotals)
 
     def __post_init__(self) -> None:
+        settings = self.settings
         self.queue = WaitingQueue(most_passes=self.members.lane_count)
+        self.chunks = ChunkSizer(settings.prefill_work, settings.prefill_chunk_tokens, settings.prefill_rate_per_s)
 
     @property
     def has_work_in_flight(self) -> bool:
         """Something will be polled later without further action: turns, a bind, or what an ended request left (L3)."""
         turns = self.draws_in_flight > 0 or self.prefill_in_flight is not None
-    transfers: TransferTotals = field(default_factory=TransferTotals)
         if turns or self.binding is not None:
             return True
         return self.program.count_leaving() > 0 or self.program.count_transfers() > 0
@@ -125,13 +135,18 @@ class EngineState:
         return frozenset(ticket for ticket in (self.binding, self.recovering) if ticket is not None)
 
     def chunk_end(self, frontier: int, limit: int) -> int:
-        """Where a chunk that starts at `frontier` ends.
+        """Where the longest chunk that starts at `frontier` ends; what permits are asked for.
 
         Ends lie on multiples of the chunk length, counted from the start of the history: a run that resumed somewhere
         is cut where the run that never stopped was cut (settled decision 6).
         """
-        chunk = self.settings.prefill_chunk_tokens
-        return min(limit, (frontier // chunk + 1) * chunk)
+        return self.chunks.find_end(frontier, limit, None)
+
+    def gap_left_s(self) -> float | None:
+        """How long the next prefill chunk may take; None: nobody decodes, or nobody minds."""
+        if self.settings.max_gap_s is None or all(r.phase is not Phase.DECODE for r in self.residents()):
+            return None
+        return self.settings.max_gap_s
 
     def reconcile(self) -> None:
         """After an error that cut a hand-over short: what no request and no record holds goes back (SCHED-09)."""

@@ -65,7 +65,8 @@ class Turns:
         return granted
 
     def grant_newcomer(self, granted: Granted) -> None:
-        """A request bound in this cycle may use the prefill turn or join the draws; its permit came with the bind."""
+        """A request whose bind has landed meanwhile may use the prefill turn; its permit came with the bind (J8)."""
+        _drop_paused(granted)
         if granted.prefill is not None:
             return
         for ticket in self._list_prefill_turns():
@@ -74,26 +75,36 @@ class Turns:
                 break
         _drop_paused(granted)
 
-    def submit(self, granted: Granted) -> bool:
-        """Start the granted units. True: something runs."""
+    def submit_draws(self, granted: Granted) -> bool:
+        """Start the compact set of draws. True: something runs."""
         state = self._state
         draws = self._prepare_draws(granted.draws)
-        prefill = self._prepare_prefill(granted.prefill) if granted.prefill is not None else None
-        if not draws and prefill is None:
-            return False
         drawing = [state.by_sequence[turn.sequence] for turn in draws]
-        filling = [] if prefill is None else [state.by_sequence[prefill.sequence]]
-        try:
-            state.program.submit(draws, prefill)
-        except Exception as error:  # nobody can say how far it came: all whose units these are
-            self._endings.contain(error, *drawing, *filling)
-            return True
-        for request in (*drawing, *filling):
-            request.in_flight = True
+        if not draws or not self._submit(draws, None, drawing):
+            return bool(draws)
         state.draws_in_flight += len(draws)
-        for request in filling:
-            state.prefill_in_flight = request.ticket
-            state.rotation.note_turn(request.ticket)
+        return True
+
+    def submit_prefill(self, granted: Granted) -> bool:
+        """Start the one chunk of prefill or replay. True: something runs."""
+        state, request = self._state, granted.prefill
+        prefill = None if request is None else self._prepare_prefill(request)
+        if request is None or prefill is None or not self._submit([], prefill, [request]):
+            return prefill is not None
+        state.prefill_in_flight = request.ticket
+        state.prefill_started_s = state.clock.now()
+        state.rotation.note_turn(request.ticket)
+        return True
+
+    def _submit(self, draws: list[DrawTurn], prefill: PrefillTurn | None, owners: list[Request]) -> bool:
+        """Hand units to the device. False: an error, and nobody can say how far it came: it costs all of `owners`."""
+        try:
+            self._state.program.submit(draws, prefill)
+        except Exception as error:
+            self._endings.contain(error, *owners)
+            return False
+        for request in owners:
+            request.in_flight = True
         return True
 
     def _list_prefill_turns(self) -> list[Ticket]:
@@ -109,6 +120,7 @@ class Turns:
 
     def _is_granted(self, request: Request) -> bool:
         """Permit for the next unit, with reclaim and preemption. An error costs this request only."""
+        counters = self._state.counters
         try:
             is_granted = self._grant(request)
             counters.permits_granted += is_granted
@@ -123,7 +135,6 @@ class Turns:
         while True:
             shortfall = self._reserve(request)
             if shortfall is None:
-        counters = self._state.counters
                 return True
             room = make_room(state, request, shortfall, Right.NECESSARY)
             if room is Room.MADE:
@@ -146,12 +157,14 @@ class Turns:
         assert request.sequence is not None
         if request.phase is Phase.DECODE:
             return self._state.program.reserve_decode(request.sequence) if request.has_unfed_token else None
-        return self._state.program.reserve_prefill(request.sequence, self._chunk_end(request) - request.frontier)
+        request.chunk_end = self._choose_chunk_end(request)
+        return self._state.program.reserve_prefill(request.sequence, request.chunk_end - request.frontier)
 
-    def _chunk_end(self, request: Request) -> int:
-        """A chunk is replay or new work, never both."""
-        rebuilding = request.frontier < request.replay_until
-        return self._state.chunk_end(request.frontier, request.replay_until if rebuilding else request.rebuild_end)
+    def _choose_chunk_end(self, request: Request) -> int:
+        """A chunk is replay or new work, never both, and no longer than those who decode may wait."""
+        state, rebuilding = self._state, request.frontier < request.replay_until
+        limit = request.replay_until if rebuilding else request.rebuild_end
+        return state.chunks.find_end(request.frontier, limit, state.gap_left_s())
 
     def _prepare_draws(self, requests: list[Request]) -> list[DrawTurn]:
         """The turns of all who draw. An error while making one costs its request only."""
@@ -179,7 +192,7 @@ class Turns:
     def _prepare_prefill(self, request: Request) -> PrefillTurn | None:
         """The chunk with its save. An error while preparing the save costs this request only."""
         assert request.sequence is not None
-        end = self._chunk_end(request)
+        end = request.chunk_end
         replay = request.frontier < request.replay_until
         try:
             request.capture = None if replay else self._reserve_capture(request, end)

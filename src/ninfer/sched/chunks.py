@@ -28,6 +28,10 @@ class PrefillWork:
         return tokens * self.per_token + pairs * self.per_pair
 
 
+EVEN_WORK = PrefillWork(1.0, 0.0)
+"""Every token costs the same."""
+
+
 class ChunkSizer:
     """Keeps a running rate and answers how far the next chunk reaches."""
 

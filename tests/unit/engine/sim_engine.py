@@ -123,6 +123,7 @@ class SimEngine:
         queue_timeout_s: float = 600,
         request_timeout_s: float = 3600,
         audit: bool = True,
+        max_gap_s: float | None = None,
         host: int = 0,
         pools: Sequence[Pool] = (Pool.MAIN_KV,),
     ) -> None:
@@ -137,7 +138,7 @@ class SimEngine:
         self.clock = ManualClock()
         self.program = Program(self.device, self.device)
         self.resources = ResourceManager(self.program, keeps_points=reuse, lane_count=lanes)
-        settings = CycleSettings(max_context, lanes, chunk, queue_timeout_s, request_timeout_s, int(audit))
+        settings = CycleSettings(max_context, lanes, chunk, queue_timeout_s, request_timeout_s, int(audit), max_gap_s)
         self.state = EngineState(settings, self.program, self.resources, self.clock, Members(lanes))
         self.core = EngineCore(
             Cycle(self.state),

@@ -17,7 +17,8 @@ from sim_engine import Caller, SimEngine, filler
 from ninfer.base.errors import DeviceFailure, RequestFailed
 from ninfer.base.outcome import Shortfall
 from ninfer.base.pools import Pool
-from ninfer.ports.native import PrefillDone
+from ninfer.engine.request import Phase
+from ninfer.ports.native import PrefillDone, Progress
 from ninfer.ports.output import Failed, Finished, FinishReason
 from ninfer.ports.sampling import SamplingParams
 from ninfer.resource.manager import CacheFacts
@@ -279,7 +280,17 @@ def test_an_error_costs_no_capture_that_landed_beside_it(monkeypatch: pytest.Mon
     failed = engine.submit(filler(40, 1), 50)
     while not failed.tokens:
         engine.turn()
-    commit = engine.program.commit_run
+    commit, poll = engine.program.commit_run, engine.program.poll
+    held: list[Progress] = []
+
+    def poll_later() -> list[Progress]:
+        """The news of a cycle in one piece: a run and a capture that land between two polls."""
+        held.extend(poll())
+        turn_comes = any(request.phase is Phase.PREFILL for request in engine.state.residents())
+        if engine.state.draws_in_flight and engine.state.prefill_in_flight is None and turn_comes:
+            return []
+        news, held[:] = list(held), []
+        return news
 
     def broken(*given: Any) -> None:
         if any(isinstance(progress, PrefillDone) and progress.captured for progress in engine.state.reported):
@@ -287,6 +298,7 @@ def test_an_error_costs_no_capture_that_landed_beside_it(monkeypatch: pytest.Mon
         commit(*given)
 
     monkeypatch.setattr(engine.program, "commit_run", broken)
+    monkeypatch.setattr(engine.program, "poll", poll_later)
     other = engine.ask(filler(100, 2), 5, recovery=90)
     assert isinstance(failed.end, Failed)
     other.check_output()

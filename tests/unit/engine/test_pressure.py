@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from sim_engine import Caller, SimEngine, filler
 
@@ -365,7 +367,7 @@ def test_a_newcomer_paused_before_its_turn_is_not_asked(monkeypatch: pytest.Monk
         engine.turn()
     engine.land()
     turns = Turns(engine.state, Endings(engine.state))
-    assert turns.submit(Granted(draws=[engine.state.requests[Ticket(1)]]))
+    assert turns.submit_draws(Granted(draws=[engine.state.requests[Ticket(1)]]))
     engine.state.rotation.note_turn(Ticket(2))  # the older one is asked first
     with monkeypatch.context() as patch:
         patch.setattr(engine.program, "reserve_prefill", lambda sequence, tokens: Shortfall(Pool.MAIN_KV, 9, 0))
@@ -392,3 +394,28 @@ def test_a_blocked_request_is_passed_by_at_most_as_many_as_there_are_lanes() -> 
     engine.run()
     for caller in (holder, blocked, *small):
         caller.check_output()
+
+
+@pytest.mark.parametrize("gap_s", [None, 0.0001])
+def test_chunks_beside_a_decoding_lane_keep_the_gap(gap_s: float | None) -> None:
+    """[J7]: with a target a long prompt goes in steps that fit while others decode; without one in whole chunks."""
+    engine = SimEngine(lanes=2, pages=64, max_context=2048, chunk=512, max_gap_s=gap_s)
+    alone = engine.submit(filler(600, 0), 2)
+    assert list_chunks(engine, alone) == [512, 88]
+    reader = engine.submit(filler(20, 1), 60)
+    engine.turn(4)
+    beside = engine.submit(filler(1200, 2), 4)
+    assert list_chunks(engine, beside) == ([512, 512, 176] if gap_s is None else [64] * 18 + [48])
+    engine.run()
+    for caller in (alone, reader, beside):
+        caller.check_output()
+
+
+def list_chunks(engine: SimEngine, caller: Caller) -> list[int]:
+    """Turn until the request has ended; lengths of its prefill chunks."""
+    ends = [0]
+    while caller.end is None:
+        engine.turn()
+        filling = [request for request in engine.state.residents() if request.phase is Phase.PREFILL]
+        ends += [request.chunk_end for request in filling if request.chunk_end > ends[-1]]
+    return [end - start for start, end in pairwise(ends)]
