@@ -1,7 +1,8 @@
 """Random histories on the CPU device against one plain forward pass over each history's tokens, in float64.
 
 Sequences grow by chunks and by decode batches, states are saved at cuts, branches read a saved state and copy a
-partial tail page. Whatever the order, each history's tail hidden row is that of its tokens alone.
+partial tail page, saved states and their pages go to the host and come back elsewhere. Whatever the order, each
+history's tail hidden row is that of its tokens alone.
 """
 
 from __future__ import annotations
@@ -19,9 +20,20 @@ from torch import Tensor
 from ninfer.base.ids import PageId, SlotId
 from ninfer.base.pools import Pool
 from ninfer.device.cpu import CpuDevice
-from ninfer.ports.device import PageCopy, StateCopy
+from ninfer.ports.device import (
+    CopyDone,
+    PageCopy,
+    PageFromHost,
+    PageToHost,
+    StateCopy,
+    StateFromHost,
+    StateToHost,
+    UnitBatch,
+    UnitDone,
+    UnitKind,
+)
 
-LANES, MAX_TOKENS, BOUND = 4, 200, 1e-8
+LANES, BERTHS, MAX_TOKENS, BOUND = 4, 3, 200, 1e-8
 chunks = st.lists(st.integers(5, 250), min_size=1, max_size=90)
 
 
@@ -44,7 +56,7 @@ class Histories(RuleBasedStateMachine):
 
     @initialize()
     def open(self) -> None:
-        self.device = open_fixture("dense_text", "float64", lanes=LANES, device_state_slots=4)
+        self.device = open_fixture("dense_text", "float64", lanes=LANES, device_state_slots=4, host_bytes=BERTHS << 21)
         self.device.arena.images.fill_(255)
         self.device.arena.kv[Pool.MAIN_KV].fill_(float("nan"))
         self.free_pages = list(range(1, self.device.facts.pages[Pool.MAIN_KV] + 1))
@@ -52,6 +64,8 @@ class Histories(RuleBasedStateMachine):
         self.tokens: dict[int, list[int]] = {}
         self.points: list[tuple[int, list[int], list[int], Tensor]] = []
         """(slot, tokens, pages, bits of the image)"""
+        self.berths: dict[int, list[int]] = {}
+        """Tokens of the histories kept on the host; a berth is a StateImage and its pages."""
 
     def take_pages(self, count: int, data: Any) -> list[int]:
         pages = []
@@ -125,6 +139,52 @@ class Histories(RuleBasedStateMachine):
         self.tokens[lane] = list(known)
         self.extend(lane, tokens, data, **({} if by_copy else {"read_slot": slot}))
 
+    @precondition(lambda self: self.points)
+    @rule(data=st.data(), berth=st.integers(0, BERTHS - 1))
+    def save(self, data: Any, berth: int) -> None:
+        """A point goes to the host, over whatever the berth held."""
+        slot, tokens, pages, _ = self.points[data.draw(st.integers(0, len(self.points) - 1))]
+        spots = self.list_spots(berth, len(tokens), pages)
+        self.device.submit_host_copy(
+            [StateToHost(SlotId(slot), berth << 21), *(PageToHost(Pool.MAIN_KV, page, at, n) for page, at, n in spots)]
+        )
+        collect(self.device, 1)
+        self.berths[berth] = list(tokens)
+
+    @precondition(lambda self: self.berths and len(self.sequences) < LANES)
+    @rule(data=st.data(), tokens=chunks)
+    def come_back(self, data: Any, tokens: list[int]) -> None:
+        """The next chunk is submitted with the restore, into blocks full of something else, and waits for it."""
+        berth = data.draw(st.sampled_from(sorted(self.berths)))
+        known = self.berths[berth]
+        tokens = tokens[: MAX_TOKENS - len(known)]
+        if not tokens:
+            return
+        lane = min(set(range(LANES)) - set(self.sequences))
+        sequence = Sequence_(self.device, lane, lane + 1, self.take_pages(4, data))
+        sequence.frontier, sequence.started = len(known), True
+        spots = self.list_spots(berth, len(known), list(sequence.pages))
+        restore = self.device.submit_host_copy(
+            [
+                StateFromHost(berth << 21, SlotId(lane + 1)),
+                *(PageFromHost(Pool.MAIN_KV, at, page, n) for page, at, n in spots),
+            ]
+        )
+        unit = self.device.submit_unit(UnitBatch(UnitKind.PREFILL, (sequence.row(tokens),)), after=(restore,))
+        assert collect(self.device, 2) == [CopyDone(restore), UnitDone(unit)]
+        sequence.advance(len(tokens))
+        self.sequences[lane], self.tokens[lane] = sequence, known + tokens
+
+    def list_spots(self, berth: int, tokens: int, pages: list[int]) -> list[tuple[PageId, int, int]]:
+        """Page, host offset and covered tokens of a history's pages."""
+        first = (berth << 21) + self.device.facts.state_bytes
+        page_bytes = self.device.facts.page_bytes[Pool.MAIN_KV]
+        starts = range(0, tokens, 64)
+        return [
+            (PageId(page), first + index * page_bytes, min(64, tokens - start))
+            for index, (start, page) in enumerate(zip(starts, pages, strict=False))
+        ]
+
     @precondition(lambda self: self.sequences)
     @rule(data=st.data())
     def end(self, data: Any) -> None:
@@ -163,4 +223,4 @@ class Histories(RuleBasedStateMachine):
 
 TestHistories = Histories.TestCase
 # Each step is a real forward pass, and plain ones beside it: few examples, always the same.
-TestHistories.settings = settings(max_examples=6, stateful_step_count=14, deadline=None, derandomize=True)
+TestHistories.settings = settings(max_examples=8, stateful_step_count=16, deadline=None, derandomize=True)
