@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import click
 import pytest
 
 from ninfer.cli.main import cli
@@ -35,8 +36,9 @@ def test_every_error_code_is_listed() -> None:
 
 
 def test_every_option_it_mentions_exists() -> None:
-    serve = cli.get_command(None, "serve")  # type: ignore[arg-type]
-    assert serve is not None
-    known = {flag for option in serve.params for flag in (*option.opts, *option.secondary_opts)}
-    mentioned = set(re.findall(r"(--[a-z][a-z-]+)", PAGE))
-    assert mentioned - known <= {"--help", "--ids", "--prompt", "--chat", "--json"}
+    known = {"--help"}
+    for name in ("serve", "chat", "generate", "inspect", "ttft"):
+        command = cli.get_command(click.Context(cli), name)
+        assert command is not None
+        known |= {flag for option in command.params for flag in (*option.opts, *option.secondary_opts)}
+    assert set(re.findall(r"(--[a-z][a-z-]+)", PAGE)) <= known

@@ -21,6 +21,7 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "chat": ("ninfer.cli.chat", "Talk to a model in the terminal."),
     "generate": ("ninfer.cli.generate", "Generate once from text, a chat message or token ids."),
     "inspect": ("ninfer.cli.inspect", "Show a model's geometry and the memory it would need."),
+    "ttft": ("ninfer.cli.ttft", "Put a scripted load on a running server and report what became of it."),
     "sim": ("ninfer.cli.sim", "Run simulated worlds from seeds and check everything."),
 }
 """Name, module that holds a `command`, and the line in the list of commands."""
