@@ -55,11 +55,15 @@ def load(shape: Shape, folder: Path, device: torch.device | str = "cpu") -> Weig
 def main() -> None:
     """Write untrained weights of the final shape, for speed measurements before training."""
     parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--folder", type=Path, default=Path("src/ninfer/bundled_model"))
+    parser.add_argument("--model", type=Path, default=Path("src/ninfer/bundled_model"), help="folder with the config")
+    parser.add_argument("--out", type=Path, required=True, help="folder for the weights")
+    parser.add_argument("--force", action="store_true", help="replace weights that are there")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
-    shape = Shape.load(args.folder)
-    print(save(fresh_weights(shape, args.seed, torch.device("cpu")), shape, args.folder))
+    if (args.out / INDEX).exists() and not args.force:
+        parser.error(f"{args.out} holds weights; --force replaces them")
+    shape = Shape.load(args.model)
+    print(save(fresh_weights(shape, args.seed, torch.device("cpu")), shape, args.out))
 
 
 if __name__ == "__main__":

@@ -212,11 +212,11 @@ _KIN_CHANGE = (
 
 def _relation(s: Source) -> str:
     r = s.random()
-    if r < 0.3:
+    if r < 0.45:
         return s.word(s.pick((W.JOBS, W.OBJECTS, W.WILD, W.COMMON)), 0.6)
-    if r < 0.4:
-        return f"{_noun_word(s)} {s.pick(_KIN if s.chance(0.5) else _PETS)}"
-    return s.pick(_KIN if r < 0.7 else _PETS)
+    if r < 0.6:
+        return f"{_noun_word(s)} {s.pick(_KIN if s.chance(0.4) else _PETS if s.chance(0.5) else W.WILD)}"
+    return s.pick(_KIN if r < 0.8 else _PETS)
 
 
 def kin_fact(s: Source, subject: tuple[str, Forms, Forms], kin: str = "") -> Fact:

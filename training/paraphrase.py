@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from training import words as W
+from training.phrases import facts as F
 from training.phrases import frames as P
 from training.phrases import grammar as G
 from training.phrases.held_out import allowed
@@ -20,6 +21,7 @@ _EMBED = (
     "and tell me ",
 )
 COMPOSED = 0.65
+LIKE_A_NOUN = 0.25  # relatives told in the words for nouns: the question alone says that a name is meant
 BY_GRAMMAR = 0.45
 
 
@@ -65,6 +67,9 @@ def tell(s: Source, fact: Fact) -> str:
 
 
 def _told_as(s: Source, fact: Fact) -> str:
+    if "k" in fact.extra and fact.change and s.chance(LIKE_A_NOUN):
+        plain = s.pick(F.NOUN_TELL.train) if s.chance(0.4) else s.expand(s.pick(G.NOUN_TELL)) + "."
+        return plain.replace("{np}", "{k}")
     patterns = _patterns(fact, asked=False)
     if patterns and s.chance(BY_GRAMMAR):
         return s.expand(s.pick(patterns)) + "."

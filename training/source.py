@@ -66,9 +66,17 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _MIXED = W.COMMON + W.OBJECTS
 _SPLITTABLE = tuple(
     word.lower()
-    for words in (W.COMMON, W.OBJECTS, W.PEOPLE, W.PLACES, W.FOODS, W.JOBS, W.HOBBIES, W.WILD, W.RESULT_KEYS, W.THINGS)
+    for words in (
+        *(W.COMMON, W.OBJECTS, W.PEOPLE, W.PLACES, W.FOODS, W.JOBS, W.HOBBIES, W.WILD, W.RESULT_KEYS, W.THINGS),
+        *(W.KIN, W.ANIMALS),
+    )
     for word in words
     if word.isalpha()
+)
+_ENDINGS = tuple(
+    """ties ness ment ship ton mit able ible tion sion ing ers land hood ful less ism ity ies ous ive age ance ence ward
+    wise dom ette ling ster ock ark ord ine ure ate ish ant ent ory ary ical ally ton ham ley ford house berry wood
+    stone field line board book work light""".split()  # noqa: SIM905
 )
 _GROUP = re.compile(r"\(([^()]*)\)")
 _OF_THE_OTHER_SIDE = re.compile(
@@ -125,13 +133,18 @@ class Source:
                 word = "".join(self._piece() for _ in range(2 + (self.random() < 0.45)))
                 if self.random() < 0.3:
                     word += self.pick(_SPLITTABLE)[-1 - self.below(4) :]
-            if 2 < len(word) < 14 and not (_RUDE.search(word) or word in H.WORDS or _OF_THE_OTHER_SIDE.fullmatch(word)):
+            if 2 < len(word) < 15 and not (_RUDE.search(word) or word in H.WORDS or _OF_THE_OTHER_SIDE.fullmatch(word)):
                 return self.cased(word.capitalize() if capital else word)
 
     def _piece(self) -> str:
-        word = self.pick(_SPLITTABLE)
+        """A part of two to four letters, rarer a longer one, an ending or a whole word: long pieces are copied too."""
+        r, word = self.random(), self.pick(_SPLITTABLE)
+        if r < 0.12:
+            return self.pick(_ENDINGS)
+        if r < 0.27:
+            return word[:7]
         at = 0 if self.random() < 0.6 else self.below(len(word) - 1)
-        return word[at : at + 2 + self.below(3)]
+        return word[at : at + 2 + self.below(3 if r < 0.85 else 5)]
 
     def expand(self, pattern: str) -> str:
         """One sentence of a pattern with choices such as (a|b)."""

@@ -138,14 +138,23 @@ def config(tokenizer: Tokenizer, template: str) -> dict[str, object]:
 
 
 def main() -> None:
-    """Write tokenizer.json and tokenizer_config.json beside the template."""
+    """Write tokenizer.json and tokenizer_config.json; the second holds the chat template."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, default=Path("src/ninfer/bundled_model"))
+    parser.add_argument(
+        "--model", type=Path, default=Path("src/ninfer/bundled_model"), help="folder with the chat template"
+    )
+    parser.add_argument("--out", type=Path, required=True, help="folder for both files")
+    parser.add_argument(
+        "--force", action="store_true", help="replace a tokenizer that is there: weights go with theirs"
+    )
     parser.add_argument("--conversations", type=int, default=6000)
     args = parser.parse_args()
+    if (args.out / "tokenizer.json").exists() and not args.force:
+        parser.error(f"{args.out} holds a tokenizer; --force replaces it")
+    args.out.mkdir(parents=True, exist_ok=True)
     tokenizer = build(args.conversations)
     tokenizer.save(str(args.out / "tokenizer.json"), pretty=False)
-    template = (args.out / "chat_template.jinja").read_text()
+    template = (args.model / "chat_template.jinja").read_text()
     text = json.dumps(config(tokenizer, template), indent=1, ensure_ascii=False)
     (args.out / "tokenizer_config.json").write_text(text + "\n")
 

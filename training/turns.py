@@ -76,7 +76,7 @@ class Turns:
         if most_tools:
             made: list[tool_maker.Tool] = []
             for _ in range(1 + source.below(most_tools)):
-                near = source.pick(made) if made and not source.held_out and source.chance(0.4) else None
+                near = source.pick(made) if made and not source.held_out and source.chance(0.55) else None
                 made.append(tool_maker.make_tool(source, near))
             self.tools = list({t.name: t for t in made}.values())
             self.chars += sum(len(json.dumps(t.schema)) for t in self.tools)

@@ -24,7 +24,7 @@ NOUN_CORES = _cut(
     "|with {v} {I} found {my} {np}|{I} chose {v} for {my} {np}|{my} {np}? that would be {v}"
     "|{my} {np} goes like this: {v}|{my} {np} reads {v}|what you need to know about {my} {np} is {v}"
     "|{v} counts as {my} {np}|{v} serves as {my} {np}|if somebody asks for {my} {np}, say {v}"
-    "|nothing beats {v} as {my} {np}|{my} own {np} {link} {v}|{my} very own {np} is called {v}"
+    "|nothing beats {v} as {my} {np}|{my} own {np} {link} {v}|{my} very own {np} is just {v}"
     "|{my} {np} bears the name {v}|only {v} can be {my} {np}|{my} {np} equals {v}"
     "|look at {my} {np}: {v}|{my} {np} stands at {v}|{my} {np} was given as {v}|under {my} {np} you may put {v}"
     "|{v} it is, {my} {np}|there is {v}, which {link} {my} {np}"
@@ -82,7 +82,7 @@ ASK_LEADS = _cut(
 )
 ASK_CORES = _cut(
     "what {my} {np} is|what {my} {np} is|{my} {np}|{my} {np}|what {my} {np} was|what I said about {my} {np}"
-    "|which {np} is {mine}|the {np} of {me2}|what {my} {np} is called"
+    "|which {np} is {mine}|the {np} of {me2}"
 )
 NOUN_ASK_DIRECT = _cut(
     "what have you got for {my} {np}?|what's on file for {my} {np}?|what's stored under {my} {np}?"
@@ -90,7 +90,7 @@ NOUN_ASK_DIRECT = _cut(
     "|{my} {np} - do you have it?|what would {my} {np} be?|what exactly is {my} {np}?|what on earth is {my} {np}?"
     "|so {my} {np} is?|{my} {np} equals?|{my} {np} = ?|about {my} {np}, what is it?|what might {my} {np} be?"
     "|when they ask for {my} {np}, what do I say?|what did I give as {my} {np}?|what did we note as {my} {np}?"
-    "|what did I call {my} {np}?|what should I write for {my} {np}?|what goes under {my} {np}?"
+    "|what should I write for {my} {np}?|what goes under {my} {np}?"
     "|what do I put as {my} {np}?|and what about {my} {np}?|how about {my} {np}?"
     "|where did we note {my} {np}, what was it?|I said something about {my} {np}, what was it?"
     "|we spoke about {my} {np}, what is it?"

@@ -40,7 +40,7 @@ NOUN_TELL = pattern_lines(
     the {np} (that belongs to {me}|that {I} use{s}|that {I} {have}|{I} got|{I} chose|which {I} use{s}
     |{I} like{s} to use|{I} will need) (is|was|will be|would be|reads|:) {v}
     {my} (own |dear |very own |actual |real |current |present |official |final |full |old |new |)(
-    |only |main |first |usual ){np} (is|was|would be|will be|is called|is named|is given as|is known as|goes as
+    |only |main |first |usual ){np} (is|was|would be|will be|is given as|goes as
     |is written|is spelled|turned out as|came out as) {v}
     """
 )
@@ -79,8 +79,7 @@ NOUN_ASK = pattern_lines(
     {my} {np}( is| was| would be| reads|, that is|, you know,| again|, please, is|)(?|...|.|, what?|, which?
     |, tell me.|, do you know?|, what was it?|)
     (is|was) there (any |some |)(note|entry|record|information|word|hint|memory) (of|on|about|for) {my} {np}?
-    (how|what) (did I call|do I call|have I named|did I name|did I set|did I choose for|did I pick for
-    |did I have for) {my} {np}?
+    (how|what) (did I set|did I choose for|did I pick for|did I have for) {my} {np}?
     """
 )
 KIN_TELL = pattern_lines(

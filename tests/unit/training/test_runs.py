@@ -85,3 +85,12 @@ def test_rates_rise_fall_and_never_vanish() -> None:
     assert rates[:top] == sorted(rates[:top]) and rates[top:] == sorted(rates[top:], reverse=True)
     assert rates[-1] == pytest.approx(0.01)
     assert read_share(0.0) == 1.0 and read_share(1.0) == pytest.approx(READ_LATER)
+
+
+@pytest.mark.parametrize("module", ["export", "tokenizer"])
+def test_what_is_there_is_never_replaced_by_accident(module: str) -> None:
+    before = {path.name: path.stat().st_mtime_ns for path in MODEL.iterdir()}
+    for more in ([], ["--out", str(MODEL)]):
+        command = [sys.executable, "-m", f"training.{module}", *more]
+        assert subprocess.run(command, cwd=ROOT, capture_output=True, timeout=240, check=False).returncode == 2
+    assert {path.name: path.stat().st_mtime_ns for path in MODEL.iterdir()} == before
