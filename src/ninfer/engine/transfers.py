@@ -14,7 +14,7 @@ from ninfer.ports.native import CaptureRequest, PointKind, TransactionEnd, Trans
 
 from .failure import Endings
 from .pause import lose_restore
-from .request import Request
+from .request import Phase, Request
 from .room import revoke_snapshot
 from .state import EngineState
 
@@ -41,6 +41,7 @@ class Transfers:
                 state.skips_demotion |= end.failed
             case TransactionKind.PAUSE:
                 self._settle_pause(end)
+                return
             case _:
                 assert_never(end.kind)
         state.queue.note_capacity()
@@ -81,12 +82,17 @@ class Transfers:
         self._interrupt_if_asked(request)
 
     def _settle_pause(self, end: TransactionEnd) -> None:
-        """A snapshot that could not leave the device keeps the room that it was taken for: Replay instead (K2)."""
-        if not end.failed:
-            return
-        for request in self._state.list_snapshots():
-            if request.snapshot == end.subject:
-                self._contained(request, lambda paused: revoke_snapshot(self._state, paused))
+        """Room for everybody but the one whose own release it is (J9).
+
+        A snapshot that could not leave the device keeps the room that it was taken for: Replay instead (K2).
+        """
+        state = self._state
+        owner = next((request for request in state.list_snapshots() if request.snapshot == end.subject), None)
+        if owner is not None and end.failed:
+            self._contained(owner, lambda paused: revoke_snapshot(state, paused))
+        state.queue.note_capacity()
+        if owner is not None and owner.phase is Phase.PAUSED:
+            state.queue.note_failure(owner.ticket)
 
     def _interrupt_if_asked(self, request: Request) -> None:
         if request.interrupt is not None:

@@ -17,6 +17,7 @@ from .world import World, WorldFailure
 ALONE_EVERY = 10
 """In one seed of so many each request also runs alone on a fresh engine."""
 _ALONE_CYCLES = 20_000
+_ALONE_AUDITED_EVERY = 16
 _SEEDS_A_BATCH = 8
 
 
@@ -65,6 +66,7 @@ def run_alone(spec: WorldSpec, caller: Caller) -> None:
         pages=dict.fromkeys(spec.pages, tokens // 64 + 2),
         longest_run=1,
         host_bytes=0,
+        audit_every=_ALONE_AUDITED_EVERY,
         faults=FaultPlan(),
     )
     world = World(roomy)

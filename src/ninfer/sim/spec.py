@@ -32,6 +32,9 @@ class WorldSpec:
     max_queue: int
     keeps_points: bool
     check_every: int
+    """Every token of a lane's pages is compared once in so many units."""
+    audit_every: int
+    """Cycles from one audit to the next."""
     workload: WorkloadSpec
     faults: FaultPlan
 
@@ -75,6 +78,7 @@ def draw_world(seed: int) -> WorldSpec:
         max_queue=chance.choice((4, 64, 64, 64)),
         keeps_points=chance.random() < 0.95,
         check_every=chance.choice((1, 4, 16)),
+        audit_every=1,
         workload=workload,
         faults=faults,
     )

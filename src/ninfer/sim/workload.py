@@ -10,6 +10,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Protocol
 
 from ninfer.ports.sampling import SamplingParams
 
@@ -97,6 +98,19 @@ class _Caller:
     ready_at: int = 0
     waits: bool = False
     last: Ask | None = None
+
+
+class Callers(Protocol):
+    """Who asks in a world: seeded callers, or a script."""
+
+    @property
+    def is_over(self) -> bool: ...
+
+    def close(self) -> None: ...
+
+    def next_asks(self, cycle: int) -> list[Ask]: ...
+
+    def note_end(self, ask: Ask, accepted: Sequence[int], cycle: int, /) -> None: ...
 
 
 class Workload:
