@@ -3,12 +3,13 @@ PYTHON ?= python3
 SEED ?= 1
 N ?= 300
 JOBS ?= 2
+SECONDS ?= 1800
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q install -c constraints.txt
 ARGS ?=
 
-.PHONY: help demo test check fix bench sim mutants leaks clean
+.PHONY: help demo test check fix bench sim mutants leaks soak clean
 
 help:
 	@echo "make demo [SEED=n]  serve the bundled model and hold checked conversations through it"
@@ -18,6 +19,7 @@ help:
 	@echo "make sim [SEED=n N=n JOBS=n]  run simulated worlds from seeds and check everything they say and keep"
 	@echo "make mutants        plant small faults into a copy; simulator and state machines must find each"
 	@echo "make leaks          serve 10,000 simulated requests and count what is left of them"
+	@echo "make soak [SECONDS=n SEED=n]  overload a server, clients that leave included; check every answer and record"
 	@echo "make bench          print the speed and memory figures"
 
 # torch first: a later requirement then finds it in place and brings no other build of it.
@@ -61,6 +63,9 @@ mutants: $(VENV)/dev.stamp
 
 leaks: $(VENV)/dev.stamp
 	$(BIN)/python -m scripts.leaks $(ARGS)
+
+soak: $(VENV)/dev.stamp
+	$(BIN)/python -m bench.soak --seconds $(SECONDS) --seed $(SEED)
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -48,7 +48,7 @@ def measure() -> list[Row]:
         together = median(_together(url, [draw(50) for _ in range(LANES)]) for _ in range(3))
         cold = [completion(url, draw(PREFILL_TOKENS), 1).ttft_s for _ in range(RUNS)]
         turns = [_two_turns(url, draw(PREFILL_TOKENS), draw(20)) for _ in range(RUNS)]
-        resident = _resident_bytes(url)
+        resident = find_resident_bytes(url)
     ratio = median(warm.ttft_s / first.ttft_s for first, warm in turns)
     extra = max(_computed(warm) - 20 for _, warm in turns)
     return [
@@ -82,7 +82,7 @@ def _computed(seen: Seen) -> int:
     return int(seen.usage["prompt_tokens"]) - seen.cached_tokens
 
 
-def _resident_bytes(url: str) -> int:
+def find_resident_bytes(url: str) -> int:
     """VmRSS of the process that listens on the URL's port, found among this process's children."""
     port = url.rsplit(":", 1)[1]
     for folder in Path("/proc").glob("[0-9]*"):
