@@ -19,7 +19,8 @@ from ninfer.sim.spec import draw_world
 from ninfer.sim.world import World, WorldFailure
 from ninfer.store.leases import ReaderLeases
 
-SEEDS = (*range(36), 41, 51, 59)
+SEEDS = (*range(32), 41, 50, 51, 57, 59, 95)
+"""Behind the first: worlds with what is rare, such as write-backs and device failures."""
 
 
 @pytest.fixture(scope="module")

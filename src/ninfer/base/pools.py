@@ -19,9 +19,12 @@ class Pool(Enum):
     DFLASH_KV = "dflash_kv"
     HOST = "host"
 
+    __hash__ = object.__hash__  # members are single; the hash of an enum's name is computed in Python, at every look-up
+
 
 DEVICE_POOLS: tuple[Pool, ...] = (Pool.STATE, Pool.MAIN_KV, Pool.MTP_KV, Pool.DFLASH_KV)
 KV_POOLS: tuple[Pool, ...] = (Pool.MAIN_KV, Pool.MTP_KV, Pool.DFLASH_KV)
+_POOLS = tuple(Pool)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +41,26 @@ class Amounts:
     host: int = 0
 
     def __getitem__(self, pool: Pool) -> int:
-        value: int = getattr(self, pool.value)
+        value: int = getattr(self, pool._value_)  # a plain attribute; `value` is computed at every look-up
         return value
 
     def __add__(self, other: Amounts) -> Amounts:
-        return Amounts(*(self[pool] + other[pool] for pool in Pool))
+        return Amounts(
+            self.state + other.state,
+            self.main_kv + other.main_kv,
+            self.mtp_kv + other.mtp_kv,
+            self.dflash_kv + other.dflash_kv,
+            self.host + other.host,
+        )
 
     def __sub__(self, other: Amounts) -> Amounts:
-        return Amounts(*(self[pool] - other[pool] for pool in Pool))
+        return Amounts(
+            self.state - other.state,
+            self.main_kv - other.main_kv,
+            self.mtp_kv - other.mtp_kv,
+            self.dflash_kv - other.dflash_kv,
+            self.host - other.host,
+        )
 
     def fits_in(self, other: Amounts) -> bool:
         """True when no pool needs more than `other` has."""
@@ -53,12 +68,12 @@ class Amounts:
 
     def items(self) -> Iterator[tuple[Pool, int]]:
         """Non-zero entries, in pool order."""
-        return ((pool, self[pool]) for pool in Pool if self[pool])
+        return ((pool, self[pool]) for pool in _POOLS if self[pool])
 
     @staticmethod
     def of(values: Mapping[Pool, int]) -> Amounts:
         """From a mapping; pools not named are zero."""
-        return Amounts(**{pool.value: values.get(pool, 0) for pool in Pool})
+        return Amounts(*(values.get(pool, 0) for pool in _POOLS))
 
 
 ZERO = Amounts()

@@ -7,6 +7,7 @@ are different objects even where their tokens are equal, so that a splice of bot
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import chain
 
 from ninfer.base.pools import PAGE_TOKENS
 
@@ -70,14 +71,19 @@ class Link:
         links.reverse()
         return links
 
-    def history(self) -> list[int]:
-        """All tokens from position 0."""
+    def list_links(self) -> list[Link]:
+        """All links from position 0, this one last."""
         pages = []
         link: Link | None = self
         while link is not None:
             pages.append(link.list_page())
             link = link.before
-        return [link.token for page in reversed(pages) for link in page]
+        pages.reverse()
+        return list(chain.from_iterable(pages))
+
+    def history(self) -> list[int]:
+        """All tokens from position 0."""
+        return [link.token for link in self.list_links()]
 
 
 def expected_tokens(

@@ -107,6 +107,7 @@ class SimDevice:
         longest_run: int = 1,
         uniforms: SeededUniforms | None = None,
         host_bytes: int = 0,
+        run_ahead_slots: int = 0,
     ) -> None:
         assert 1 <= longest_run <= MAX_RUN_TOKENS
         self.facts = DeviceFacts(
@@ -115,8 +116,9 @@ class SimDevice:
             pages=dict(pages),
             page_bytes=dict.fromkeys(pages, SIM_PAGE_BYTES),
             state_bytes=SIM_STATE_BYTES,
+            run_ahead_slots=run_ahead_slots,
         )
-        self._slots: list[Link | None] = [None] * (slots + 1)
+        self._slots: list[Link | None] = [None] * (1 + slots + run_ahead_slots)
         self._pages: dict[Pool, list[list[Link | None]]] = {
             pool: [[None] * PAGE_TOKENS for _ in range(count + 1)] for pool, count in pages.items()
         }
@@ -307,33 +309,27 @@ class SimDevice:
 
     def _check_pages(self, row: UnitRow, state: Link | None, *, by_page: bool, whole: bool) -> None:
         """The tail always; the end of each page, or every token, when asked."""
+        history = state.list_links() if whole and state is not None else []
         for pool, table in row.pages.items():
-            lag = row.start - backend_frontier(pool, row.start) if row.start else 0
+            fed = backend_frontier(pool, row.start)
             stop = backend_frontier(pool, row.start + len(row.token_ids))
             assert len(table) * PAGE_TOKENS >= stop, f"lane {row.lane}: too few pages of {pool.value}"
             assert not whole or len(set(table)) == len(table), f"lane {row.lane}: a page stands twice in a table"
+            lag = row.start - fed
             pages = self._pages[pool]
             link = state
-            while link is not None:
-                if lag:
-                    self._check_late(row, pool, link, lag, whole=whole)
-                else:
-                    index = link.length - 1
-                    page = pages[self._page(pool, PageId(table[index // PAGE_TOKENS]))]
-                    held = page[index % PAGE_TOKENS]
-                    assert held is link, f"lane {row.lane}: {pool.value} at {index} is {_say(held)}, not {_say(link)}"
-                    if whole and not _shows(page, link):
-                        raise AssertionError(f"lane {row.lane}: {pool.value} {_say_difference(page, link)}")
-                link = link.before if whole or by_page else None
-
-    def _check_late(self, row: UnitRow, pool: Pool, last: Link, lag: int, *, whole: bool) -> None:
-        """A backend behind the model: its entry at a position is made with the token `lag` further on (D9)."""
-        for link in last.list_page() if whole else [last]:
-            index = link.length - 1 - lag
-            if index >= 0:
-                page = self._pages[pool][self._page(pool, PageId(row.pages[pool][index // PAGE_TOKENS]))]
-                held = page[index % PAGE_TOKENS]
+            while link is not None and link.length > lag:
+                index = link.length - 1 - lag
+                held = pages[self._page(pool, PageId(table[index // PAGE_TOKENS]))][index % PAGE_TOKENS]
                 assert held is link, f"lane {row.lane}: {pool.value} at {index} is {_say(held)}, not {_say(link)}"
+                link = link.before if by_page else None
+            for first in range(0, fed if whole else 0, PAGE_TOKENS):
+                wanted = history[first + lag : first + lag + PAGE_TOKENS]
+                kept = pages[table[first // PAGE_TOKENS]][: len(wanted)]
+                if kept != wanted:  # links are equal only to themselves
+                    at = next(at for at, link in enumerate(wanted) if kept[at] is not link)
+                    words = f"{pool.value} at {first + at} is {_say(kept[at])}, not {_say(wanted[at])}"
+                    raise AssertionError(f"lane {row.lane}: {words}")
 
     def _write_pages(self, pool: Pool, table: memoryview, fed: int, links: list[Link | None]) -> None:
         stop = backend_frontier(pool, fed + len(links))
@@ -381,7 +377,7 @@ class SimDevice:
 
     def _slot(self, slot: SlotId | None) -> int:
         assert slot is not None
-        assert 1 <= slot <= self.facts.slots, f"there is no slot {slot}"
+        assert 1 <= slot < len(self._slots), f"there is no slot {slot}"
         return slot
 
     def _page(self, pool: Pool, page: PageId) -> int:
@@ -422,18 +418,6 @@ def _symbolic_logprobs(token: int, alternatives: int, vocab_tokens: int) -> Toke
     """A plausible, falling sequence that starts with the chosen token."""
     top = tuple(((token + rank) % vocab_tokens, -0.25 - rank) for rank in range(min(alternatives, vocab_tokens)))
     return TokenLogprobs(chosen=-0.25, top=top)
-
-
-def _shows(page: list[Link | None], last: Link) -> bool:
-    """Whether a page holds exactly the links up to `last`; links are equal only to themselves."""
-    wanted = last.list_page()
-    return page[: len(wanted)] == wanted
-
-
-def _say_difference(page: list[Link | None], last: Link) -> str:
-    wanted = last.list_page()
-    at = next(index for index, link in enumerate(wanted) if page[index] is not link)
-    return f"at {wanted[at].length - 1} is {_say(page[at])}, not {_say(wanted[at])}"
 
 
 def _say(link: Link | None) -> str:
