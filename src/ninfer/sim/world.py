@@ -35,7 +35,7 @@ from .counts import Counts
 from .device import SimDevice
 from .spec import WorldSpec
 from .watched import WatchedProgram
-from .workload import VOCAB_TOKENS, Ask, Workload, letter
+from .workload import VOCAB_TOKENS, Ask, Callers, Workload, letter
 
 TraceListener = Callable[[int, TraceEvent], None]
 """Called with the number of the cycle."""
@@ -80,14 +80,19 @@ class World:
     """
 
     def __init__(
-        self, spec: WorldSpec, listener: TraceListener | None = None, *, remembers_callers: bool = True
+        self,
+        spec: WorldSpec,
+        listener: TraceListener | None = None,
+        *,
+        workload: Callers | None = None,
+        remembers_callers: bool = True,
     ) -> None:
         self.spec = spec
         self.counts = Counts()
         self.callers: list[Caller] = []
         self._listener = listener
         self._remembers = remembers_callers
-        self._workload = Workload(spec.workload, random.Random(f"workload {spec.seed}"))
+        self._workload = workload or Workload(spec.workload, random.Random(f"workload {spec.seed}"))
         self._clock = ManualClock()
         self._live: list[Caller] = []
         self._cycle = 0
