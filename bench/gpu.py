@@ -78,26 +78,31 @@ class Bench:
                 if isinstance(done, SamplesDone) and done.unit == unit:
                     return [run.token_ids[0] for run in done.runs]
 
-    def step(self, tokens: list[int], context: int, params: SamplingParams = GREEDY) -> list[int]:
-        """One step of every lane, from token ids to token ids."""
-        rows = tuple(self.row(lane, array("i", [token]), context) for lane, token in enumerate(tokens))
-        self.device.submit_unit(UnitBatch(UnitKind.DECODE, rows))
-        return self.draw(len(tokens), params)
+    def step(self, fed: list[array[int]], batch: UnitBatch, params: SamplingParams = GREEDY) -> None:
+        """One step of every lane, from token ids to token ids: what was drawn is what the next step feeds."""
+        self.device.submit_unit(batch)
+        for ids, token in zip(fed, self.draw(len(fed), params), strict=True):
+            ids[0] = token
+
+    def prepare_steps(self, lanes: int, context: int) -> tuple[list[array[int]], UnitBatch]:
+        """Rows whose token arrays are fed again and again."""
+        fed = [array("i", [11 + lane]) for lane in range(lanes)]
+        rows = tuple(self.row(lane, ids, context) for lane, ids in enumerate(fed))
+        return fed, UnitBatch(UnitKind.DECODE, rows)
 
     def decode(self, lanes: int, context: int, params: SamplingParams = GREEDY) -> Figures:
         """Steps at one context; the step overwrites the same position again and again."""
-        tokens = [11 + lane for lane in range(lanes)]
+        fed, batch = self.prepare_steps(lanes, context)
         for _ in range(3):
-            tokens = self.step(tokens, context, params)
+            self.step(fed, batch, params)
         times = []
         for _ in range(2 if self.small else 40):
             begin = time.perf_counter()
-            tokens = self.step(tokens, context, params)
+            self.step(fed, batch, params)
             times.append(time.perf_counter() - begin)
         seconds = statistics.median(times)
         floor = step_bytes(self.device.geometry, lanes, context) / self.copy_rate
-        rows = [self.row(lane, array("i", [1]), context) for lane in range(lanes)]
-        gpu = self.time_on_gpu(lambda: self.device._runner._steps.launch(rows))
+        gpu = self.time_on_gpu(lambda: self.device._runner._steps.launch(batch.rows))
         head = self.time_on_gpu(lambda: self.device._runner._heads.launch([lane + 1 for lane in range(lanes)]))
         return {
             "ms": 1e3 * seconds,
@@ -218,19 +223,19 @@ def run_row(bench: Bench, name: str, *, profile: bool) -> Figures:
     match kind, counts:
         case "decode", [lanes, context]:
             figures = bench.decode(lanes, context)
-            tokens = [11 + lane for lane in range(lanes)]
-            work: Callable[[], object] = lambda: bench.step(tokens, context)  # noqa: E731
+            fed, batch = bench.prepare_steps(lanes, context)
+            work: Callable[[], object] = partial(bench.step, fed, batch)
         case "sampled", [lanes, context]:
             params = SamplingParams(temperature=0.7, top_k=20, top_p=0.8)
             figures = bench.decode(lanes, context, params)
-            tokens = [11 + lane for lane in range(lanes)]
-            work = lambda: bench.step(tokens, context, params)  # noqa: E731
+            fed, batch = bench.prepare_steps(lanes, context)
+            work = partial(bench.step, fed, batch, params)
         case "prefill", [count]:
             figures = bench.prefill(count)
-            work = lambda: bench.prefill(count, repeats=0)  # noqa: E731
+            work = partial(bench.prefill, count, repeats=0)
         case "turn", [count, start]:
             figures = bench.prefill(count, start)
-            work = lambda: bench.prefill(count, start, repeats=0)  # noqa: E731
+            work = partial(bench.prefill, count, start, repeats=0)
         case "restore", [count]:
             return bench.restore(count)
         case _:

@@ -24,9 +24,10 @@ from bench.gpu_model import NAMES, read_named_geometry
 from ninfer.config.geometry import ModelGeometry
 from ninfer.kernels.gated_delta.triton_inputs import scan_inputs
 from ninfer.kernels.gated_delta.triton_scan import ScanTiles, scan_chunks
-from ninfer.kernels.gated_delta.triton_step import mix_step
-from ninfer.kernels.linear.triton_rows import RowTiles, add_rows_, multiply_rows, multiply_rows_gated
+from ninfer.kernels.gated_delta.triton_step import StepTiles, mix_step
+from ninfer.kernels.linear.triton_rows import RowTiles, multiply_parts
 from ninfer.kernels.paged_attention.triton_decode import attend_pages
+from ninfer.kernels.paged_attention.triton_prefill import PrefillTiles, attend_chunk_pages
 from ninfer.kernels.rmsnorm import RmsNorm
 from ninfer.kernels.rmsnorm.triton_norm import add_norm
 from ninfer.kernels.swiglu.triton_swiglu import swiglu
@@ -36,14 +37,9 @@ REHEARSAL = not torch.cuda.is_available()
 DEVICE = torch.device("cpu" if REHEARSAL else "cuda")
 BF16 = torch.float32 if REHEARSAL else torch.bfloat16
 ROW_TILES = [
-    RowTiles(outputs, inputs, stages, warps)
-    for outputs, inputs, stages, warps in (
-        (16, 128, 8, 4),
-        (32, 128, 6, 4),
-        (64, 128, 4, 4),
-        (16, 256, 4, 4),
-        (32, 256, 3, 4),
-    )
+    RowTiles(outputs, inputs, parts, stages)
+    for outputs, inputs, stages in ((16, 256, 4), (32, 256, 3), (32, 128, 6), (64, 128, 4), (64, 256, 3))
+    for parts in (1, 2, 4, 8)
 ]
 
 
@@ -101,49 +97,40 @@ def list_shapes(geometry: ModelGeometry) -> dict[str, tuple[int, int]]:
 
 
 def measure_linear(geometry: ModelGeometry, report: Callable[..., None]) -> None:
-    """cuBLAS against row tiles, the fused forms of each product."""
+    """cuBLAS against row tiles."""
     for name, (outputs, inputs) in list_shapes(geometry).items():
         size = 2 * outputs * inputs
         weights = [
             rand(outputs, inputs, scale=0.02)
             for _ in range(max(2, min(8, 400_000_000 // size)) if not REHEARSAL else 1)
         ]
-        norm = unit_norm(inputs)
         for batch in (1, 8):
-            _measure_product(name, batch, weights, norm, report, size)
+            _measure_product(name, batch, weights, report, size)
 
 
-def _measure_product(
-    name: str, batch: int, weights: Sequence[Tensor], norm: RmsNorm, report: Callable[..., None], size: int
-) -> None:
+def _measure_product(name: str, batch: int, weights: Sequence[Tensor], report: Callable[..., None], size: int) -> None:
     outputs, inputs = weights[0].shape
-    x, residual = rand(batch, inputs), rand(batch, inputs, dtype=torch.float32)
-    target = rand(batch, outputs, dtype=torch.float32)
+    x = rand(batch, inputs)
     report(f"linear {name} b{batch} cublas", replay_s(over(lambda w: torch.mm(x, w.t()), weights)), size)
-
-    def run(tiles: RowTiles, w: Tensor) -> Tensor:
-        if name == "gate_up":
-            return multiply_rows_gated(residual, w, norm, tiles)
-        if name in ("gdn_out", "down"):
-            return add_rows_(target, x, w, tiles)
-        return multiply_rows(residual, w, norm, tiles=tiles)
-
-    for tiles in ROW_TILES if name != "head" else ROW_TILES[:2]:
-        label = f"{tiles.outputs}x{tiles.inputs} s{tiles.stages} w{tiles.warps}"
-        report(f"linear {name} b{batch} rows {label}", replay_s(over(partial(run, tiles), weights)), size)
+    for tiles in ROW_TILES:
+        if (outputs > 8192) != (tiles.parts == 1):
+            continue
+        label = f"{tiles.outputs}x{tiles.inputs} p{tiles.parts} s{tiles.stages}"
+        product = partial(multiply_parts, x, tiles=tiles)
+        report(f"linear {name} b{batch} rows {label}", replay_s(over(product, weights)), size)
 
 
 def measure_attention(geometry: ModelGeometry, report: Callable[..., None]) -> None:
     """Decode over pages by parts and stages; prefill by library."""
     shape, context, layers = geometry.attention, 128 if REHEARSAL else 8192, 4
     pages = context // 64
-    for batch, parts in ((1, (32, 64, 128)), (8, (8, 16, 32))):
+    for batch, parts in ((1, (16, 32, 64)), (8, (4, 8, 16))):
         pool = rand(1 + batch * pages, layers, 2, shape.kv_heads, 64, shape.head_dim)
         table = torch.arange(1, 1 + batch * pages, dtype=torch.int32).view(batch, pages)
         lengths = torch.full((batch,), context, dtype=torch.int32)
         q, gates = rand(batch, shape.heads, shape.head_dim), rand(batch, shape.heads * shape.head_dim)
         size = batch * context * 2 * shape.kv_heads * shape.head_dim * 2
-        for splits, stages in itertools.product(parts[:1] if REHEARSAL else parts, (1, 2, 3)):
+        for splits, stages in itertools.product(parts[:1] if REHEARSAL else parts, (2, 3)):
 
             def attend(layer: object, inputs=(q, gates, pool, table, lengths), splits=splits, stages=stages) -> Tensor:  # type: ignore[no-untyped-def]
                 q, gates, pool, table, lengths = inputs
@@ -154,12 +141,18 @@ def measure_attention(geometry: ModelGeometry, report: Callable[..., None]) -> N
     q, k, v = (rand(1, shape.heads, tokens, shape.head_dim) for _ in range(3))
     flops = 2 * shape.heads * shape.head_dim * tokens * tokens
     aten = torch.ops.aten
-    libraries = {
+    calls: dict[str, Callable[[], object]] = {
         "flash": lambda: aten._scaled_dot_product_flash_attention(q, k, v, 0.0, True)[0],
         "cudnn": lambda: aten._scaled_dot_product_cudnn_attention(q, k, v, None, True, 0.0, True)[0],
     }
-    for name, call in libraries.items():
-        report(f"attention prefill 8k {name}", replay_s([call]), flops, unit="tflop_per_s")
+    queries, gates = rand(tokens, shape.heads, shape.head_dim), rand(tokens, shape.heads * shape.head_dim)
+    for choice in ((128, 2, 8), (128, 1, 8), (64, 2, 4)):
+        calls[f"pages {choice}"] = partial(
+            attend_chunk_pages, queries, gates, pool, 1, table[:1], 0, PrefillTiles(*choice)
+        )
+    for name, call in calls.items():
+        if not REHEARSAL or name.startswith("pages"):
+            report(f"attention prefill 8k {name}", replay_s([call]), flops, unit="tflop_per_s")
 
 
 def measure_delta(geometry: ModelGeometry, report: Callable[..., None]) -> None:
@@ -173,16 +166,19 @@ def measure_delta(geometry: ModelGeometry, report: Callable[..., None]) -> None:
     for batch in (1, 8):
         slots = torch.arange(1, 1 + batch, dtype=torch.int32)
 
-        def mix(layer: object, y: Tensor = rand(batch, width), slots: Tensor = slots) -> Tensor:  # noqa: B008
+        def mix(tiles: StepTiles, layer: object, y: Tensor = rand(batch, width), slots: Tensor = slots) -> Tensor:  # noqa: B008
             read = (columns[:, layer], states[:, layer], rate, rate, norm, gdn.key_heads)
-            return mix_step(y, conv, *read, slots, slots)
+            return mix_step(y, conv, *read, slots, slots, tiles)
 
-        report(f"delta step b{batch}", replay_s(over(mix, range(layers))), 2 * batch * 4 * gdn.state_elements)
+        for choice in (StepTiles(32, 4), StepTiles(16, 4), StepTiles(16, 2), StepTiles(32, 8), StepTiles(64, 8)):
+            seconds = replay_s(over(partial(mix, choice), range(layers)))
+            label = f"delta step b{batch} part {choice.part} w{choice.warps}"
+            report(label, seconds, 2 * batch * 4 * gdn.state_elements)
     for tokens in (70,) if REHEARSAL else (512, 2048, 8192):
         y = rand(tokens, width)
         prepare = partial(scan_inputs, y, conv, None, rate, rate, gdn.key_heads, gdn.key_dim)
         report(f"delta inputs {tokens}", replay_s([prepare]), 2 * 2 * tokens * gdn.conv_channels)
-        for part, stages, warps in ((16, 2, 4), (32, 1, 4), (32, 2, 4), (64, 1, 4), (64, 2, 4), (32, 2, 8)):
+        for part, stages, warps in ((32, 2, 4), (64, 2, 4)):
             scan = partial(scan_chunks, prepare(), states[:, 0], None, 1, (), ScanTiles(part, stages, warps))
             flops = 6 * gdn.state_elements * tokens
             report(f"delta scan {tokens} part {part} s{stages} w{warps}", replay_s([scan]), flops, unit="tflop_per_s")

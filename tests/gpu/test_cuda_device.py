@@ -234,7 +234,7 @@ def test_rows_of_a_batch_draw_what_each_draws_alone(device: torch.device) -> Non
 def test_no_gpu_is_one_clear_line() -> None:
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
-    with pytest.raises(BadInput, match=r"device cuda: .*; use --device cpu") as refused:
+    with pytest.raises(BadInput, match=r"device cuda: .*; use device cpu") as refused:
         find_gpu()
     assert refused.value.param == "device"
     assert "\n" not in str(refused.value)

@@ -15,14 +15,15 @@ from ninfer.kernels.conv1d.triton_shift import shift_columns
 from ninfer.kernels.gated_delta import reference as delta_judge
 from ninfer.kernels.gated_delta.triton_inputs import scan_inputs
 from ninfer.kernels.gated_delta.triton_scan import scan_chunks
-from ninfer.kernels.gated_delta.triton_step import mix_step
+from ninfer.kernels.gated_delta.triton_step import StepTiles, mix_step
 from ninfer.kernels.linear import reference as linear_judge
-from ninfer.kernels.linear.triton_rows import RowTiles, add_rows_, multiply_rows, multiply_rows_gated
+from ninfer.kernels.linear.triton_rows import RowTiles, multiply_parts
 from ninfer.kernels.moe import reference as moe_judge
 from ninfer.kernels.moe.triton_step import choose_experts, run_experts, sum_experts
 from ninfer.kernels.paged_attention import reference as attention_judge
 from ninfer.kernels.paged_attention.triton_decode import attend_pages
 from ninfer.kernels.paged_attention.triton_heads import place_heads
+from ninfer.kernels.paged_attention.triton_prefill import PrefillTiles, attend_chunk_pages
 from ninfer.kernels.rmsnorm import RmsNorm
 from ninfer.kernels.rmsnorm import reference as norm_judge
 from ninfer.kernels.rmsnorm.triton_norm import add_norm, norm_gated
@@ -90,22 +91,22 @@ def test_swiglu(dtype: torch.dtype, bound: float, rows: int, inner: int, device:
 
 
 @pytest.mark.parametrize(("dtype", "bound"), FORMATS)
-@pytest.mark.parametrize(("batch", "width", "features"), [(1, 64, 48), (3, 200, 70), (8, 96, 33)])
-def test_rows(dtype: torch.dtype, bound: float, batch: int, width: int, features: int, device: torch.device) -> None:
-    """Plain, after a norm, gated, and added in place; odd widths and counts."""
-    x, weight = normal(51, batch, width, device=device), normal(52, 2 * features, width, device=device).to(dtype)
-    offset, tiles = normal(53, width, device=device), RowTiles(16, 64, 2, 4)
-    norm = make_norm(offset, 1.0)
-    normed = norm_judge.rmsnorm(x.cpu(), 1 + offset.cpu(), EPS)
-    rounded = x.to(dtype)
-    near(multiply_rows(rounded, weight, tiles=tiles), linear_judge.linear(rounded.cpu(), weight.cpu()), bound)
-    want = linear_judge.linear(normed, weight.cpu())
-    near(multiply_rows(x, weight, norm, tiles=tiles), want, bound)
-    near(multiply_rows_gated(x, weight, norm, tiles), swiglu_judge.swiglu(want), bound)
-    wide = torch.full((batch, features + 5), NAN, device=device)[:, :features]
-    wide.copy_(normal(54, batch, features, device=device))
-    want = wide.cpu() + linear_judge.linear(rounded.cpu(), weight[:features].cpu())
-    near(add_rows_(wide, rounded, weight[:features], tiles), want, bound)
+@pytest.mark.parametrize(("batch", "width", "features"), [(1, 64, 48), (3, 400, 70), (8, 96, 33), (9, 200, 16)])
+@pytest.mark.parametrize("parts", [1, 3])
+def test_rows(dtype: torch.dtype, bound: float, batch: int, width: int, features: int, parts: int, device) -> None:
+    """Odd widths and counts, parts without inputs; the parts reach the residual through the norm that follows."""
+    x, weight = (
+        normal(51, batch, width, dtype=dtype, device=device),
+        normal(52, features, width, device=device).to(dtype),
+    )
+    sums = multiply_parts(x, weight, RowTiles(16, 64, parts, 2, 4))
+    want = linear_judge.linear(x.cpu(), weight.cpu()).float()
+    near(sums.sum(0), want, bound)
+    residual, offset = normal(53, batch, features, device=device), normal(54, features, device=device)
+    before = residual.clone()
+    normed = add_norm(residual, sums, make_norm(offset, 1.0), dtype)
+    near(residual, before.cpu() + want, bound)
+    near(normed, norm_judge.rmsnorm(residual.cpu(), 1 + offset.cpu(), EPS), bound)
 
 
 # ---- attention ----------------------------------------------------------------------------------------------------
@@ -175,6 +176,23 @@ def test_attention_decode(
     near(got.view(want.shape), want * gates, bound)
     assert torch.equal(pool.cpu().isnan(), expected.isnan())
     near(pool.cpu().nan_to_num(0.0), expected.nan_to_num(0.0), bound)
+
+
+@pytest.mark.parametrize(("dtype", "bound"), FORMATS)
+@pytest.mark.parametrize(("start", "tokens"), [(0, 1), (0, 70), (63, 2), (64, 40), (100, 70)])
+def test_attention_prefill(dtype: torch.dtype, bound: float, start: int, tokens: int, device: torch.device) -> None:
+    """A chunk over its past: the mask follows the history, not the corner of the chunk; what is past the end is NaN."""
+    heads, kv_heads, pages = 4, 2, [3, 1, 4]
+    before = poisoned_pool(5, kv_heads, dtype)
+    for t in range(start):
+        before[pages[t // 64], 1, :, :, t % 64] = normal(t, 2, kv_heads, WIDTH, device=torch.device("cpu")).to(dtype)
+    case = Heads(tokens, heads, kv_heads, list(range(start, start + tokens)), dtype, device)
+    pool, expected = before.to(device), before.clone()
+    table = torch.tensor([pages], dtype=torch.int32, device=device)
+    q, _ = place_heads(case.y, heads, case.norm, case.tables, pool, 1, table, None, start)
+    got = attend_chunk_pages(q, case.gates, pool, 1, table, start, PrefillTiles(queries=32))
+    want = attention_judge.attend(case.q, case.k, case.v, expected, 1, pages, start)
+    near(got.view(want.shape), want * case.gates.float().cpu().sigmoid().view(want.shape), bound)
 
 
 @pytest.mark.parametrize(("dtype", "bound"), FORMATS)
@@ -248,7 +266,17 @@ def test_mix_step(dtype: torch.dtype, bound: float, key_heads: int, value_heads:
     old_states, old_columns = states.clone(), columns.clone()
     read, write = (torch.tensor(x, dtype=torch.int32, device=device) for x in (reads, writes))
     got = mix_step(
-        case.y, case.conv, columns[:, 1], states[:, 1], case.rate, case.bias, case.norm, key_heads, read, write
+        case.y,
+        case.conv,
+        columns[:, 1],
+        states[:, 1],
+        case.rate,
+        case.bias,
+        case.norm,
+        key_heads,
+        read,
+        write,
+        StepTiles(part=8),
     )
     newest = torch.stack([case.y[:, : case.channels]] * 3)
     shift_columns(newest, columns, read, write)

@@ -9,12 +9,13 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ninfer.base.errors import BadInput
 from ninfer.base.pools import Pool
 from ninfer.config.geometry import read_geometry
 from ninfer.config.options import EngineOptions
 from ninfer.device.cpu import CpuDevice
+from ninfer.device.cuda_support import find_gpu
 from ninfer.engine.facade import Engine
 from ninfer.frontend.files import read_text_files, text_identity
 from ninfer.frontend.frontend import Frontend
@@ -23,6 +24,9 @@ from ninfer.ports.device import BYTE_LAYOUT_VERSION
 from .defaults import read_default_sampling
 from .measure import choose_threads
 from .parts import EngineParts, make_engine
+
+if TYPE_CHECKING:
+    from ninfer.device.cuda import CudaDevice
 
 BUNDLED_MODEL_DIR = Path(__file__).resolve().parent.parent / "bundled_model"
 BUNDLED_MODEL_NAME = "ninfer"
@@ -43,14 +47,14 @@ def assemble(options: EngineOptions, progress: Progress | None = None) -> Engine
 
 def open_parts(options: EngineOptions, progress: Progress | None = None) -> EngineParts:
     """Load everything. A caller may replace parts before `make_engine` joins them."""
-    if options.device != "cpu":
-        raise BadInput(f"device {options.device} is not built yet", param="device", code="unsupported_parameter")
     model_dir = options.model_dir
     read_geometry(model_dir)  # of another family, or no model at all: said before any other file is missed
     files = read_text_files(model_dir)
     sampling = read_default_sampling(model_dir)
-    device = CpuDevice.open(options, vocab_tokens=files.vocab_tokens, progress=_report_bytes(progress))
-    threads = choose_threads(device, options.max_concurrency) if options.threads is None else options.threads
+    device = _open_device(options, files.vocab_tokens, progress)
+    threads = options.threads or 1
+    if options.threads is None and isinstance(device, CpuDevice):
+        threads = choose_threads(device, options.max_concurrency)
     identity = execution_identity(device, model_dir)
     layout = device.layout
     if progress is not None:
@@ -78,7 +82,18 @@ def open_parts(options: EngineOptions, progress: Progress | None = None) -> Engi
     )
 
 
-def execution_identity(device: CpuDevice, model_dir: Path) -> bytes:
+def _open_device(options: EngineOptions, vocab_tokens: int, progress: Progress | None) -> CpuDevice | CudaDevice:
+    """The device the options name; what only a GPU needs is imported only for one."""
+    report = _report_bytes(progress)
+    if options.device == "cpu":
+        return CpuDevice.open(options, vocab_tokens=vocab_tokens, progress=report)
+    find_gpu()
+    from ninfer.device.cuda import CudaDevice
+
+    return CudaDevice.open(options, vocab_tokens=vocab_tokens, progress=report)
+
+
+def execution_identity(device: CpuDevice | CudaDevice, model_dir: Path) -> bytes:
     """Digest of config, weights, numeric format, layout, tokenizer and template (settled decision 19)."""
     hasher = hashlib.blake2b(digest_size=_IDENTITY_BYTES)
     for part in (_LAYOUT_VERSION, device.weight_digest, device.numeric_format.encode(), text_identity(model_dir)):

@@ -93,7 +93,7 @@ _ENGINE_OPTIONS = (
         type=click.Choice(["cpu", "cuda"]),
         default="cpu",
         show_default=True,
-        help="Where to run; cuda is not built yet.",
+        help="Where to run; cuda needs an NVIDIA GPU and the extra ninfer[cuda].",
     ),
     env_option(
         "--dtype",

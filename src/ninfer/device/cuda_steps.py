@@ -58,15 +58,35 @@ class _Stage:
     free: Mark
 
 
+class _Ring:
+    """Pinned buffers, taken in turn; each is free again once the device has read it."""
+
+    def __init__(self, count: int, dtype: torch.dtype, line: Timeline) -> None:
+        self._line = line
+        self._stages = [_Stage(pinned(count, dtype, line.device), Mark()) for _ in range(_STAGES)]
+        self._next = 0
+
+    def take(self) -> Tensor:
+        """The next buffer, free to be filled; `send` is called before another one is taken."""
+        self._stages[self._next].free.wait()
+        return self._stages[self._next].numbers
+
+    def send(self, target: Tensor, count: int) -> None:
+        """Start to copy the first numbers of the taken buffer on the current stream."""
+        stage = self._stages[self._next]
+        target[:count].copy_(stage.numbers[:count], non_blocking=True)
+        stage.free = self._line.mark()
+        self._next = (self._next + 1) % _STAGES
+
+
 class StepGraphs:
     """One graph a batch size. A row's inputs are its numbers and the pages of its whole history."""
 
     def __init__(self, model: FusedModel, lanes: int, max_pages: int, line: Timeline) -> None:
-        self._line, self._pages = line, max_pages
+        self._pages = max_pages
         width = lanes * (_FIELDS + max_pages)
         self._numbers = torch.zeros(width, dtype=torch.int32, device=line.device)
-        self._stages = [_Stage(pinned(width, torch.int32, line.device), Mark()) for _ in range(_STAGES)]
-        self._next = 0
+        self._ring = _Ring(width, torch.int32, line)
         self._graphs: dict[int, Captured] = {}
         for batch in range(1, lanes + 1):
             inputs = self._view(batch)
@@ -75,12 +95,9 @@ class StepGraphs:
 
     def launch(self, rows: Sequence[UnitRow]) -> None:
         """One token of each row; the current stream is the line's."""
-        stage = self._stages[self._next]
-        self._next = (self._next + 1) % _STAGES
-        stage.free.wait()
         batch = len(rows)
         used = batch * (_FIELDS + self._pages)
-        numbers = stage.numbers.numpy()[:used]
+        numbers = self._ring.take().numpy()[:used]
         fields = numbers[: _FIELDS * batch].reshape(_FIELDS, batch)
         table = numbers[_FIELDS * batch :].reshape(batch, self._pages)
         for index, row in enumerate(rows):
@@ -88,8 +105,7 @@ class StepGraphs:
             fields[:, index] = (row.token_ids[0], *row.positions, row.start + 1, read, row.write_slot)
             pages = np.frombuffer(row.pages[Pool.MAIN_KV], dtype=np.int32)
             table[index, : len(pages)] = pages
-        self._numbers[:used].copy_(stage.numbers[:used], non_blocking=True)
-        stage.free = self._line.mark()
+        self._ring.send(self._numbers, used)
         self._graphs[batch].launch()
 
     def _view(self, batch: int) -> StepInputs:
@@ -104,6 +120,7 @@ class HeadGraphs:
     def __init__(self, model: HybridModel, tail: Tensor, lanes: int, vocab_tokens: int, line: Timeline) -> None:
         self._model, self._tail, self._vocab, self._line = model, tail, vocab_tokens, line
         self._slots = torch.zeros(lanes, dtype=torch.int64, device=line.device)
+        self._ring = _Ring(lanes, torch.int64, line)
         self.logits: dict[int, Tensor] = {}
         self._graphs = {batch: self._capture(batch) for batch in range(1, lanes + 1)}
 
@@ -113,10 +130,8 @@ class HeadGraphs:
         Logits and result are overwritten by the next launch of the same size.
         """
         batch = len(slots)
-        numbers = torch.tensor(slots)
-        if self._line.stream is not None:
-            numbers = numbers.pin_memory()
-        self._slots[:batch].copy_(numbers, non_blocking=True)
+        self._ring.take().numpy()[:batch] = slots
+        self._ring.send(self._slots, batch)
         return self._graphs[batch].launch()
 
     def _capture(self, batch: int) -> Captured:

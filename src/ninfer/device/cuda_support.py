@@ -81,4 +81,4 @@ def device_errors() -> Iterator[None]:
 
 
 def _refuse(reason: str) -> BadInput:
-    return BadInput(f"device cuda: {reason}; use --device cpu", param="device", code="unsupported_parameter")
+    return BadInput(f"device cuda: {reason}; use device cpu", param="device", code="unsupported_parameter")

@@ -20,9 +20,9 @@ from ninfer.kernels.gated_delta.triton_step import mix_step
 from ninfer.kernels.linear import linear
 from ninfer.kernels.moe.grouped import run_grouped
 from ninfer.kernels.moe.triton_step import choose_experts, run_experts, sum_experts
-from ninfer.kernels.paged_attention.flash import attend_chunk
 from ninfer.kernels.paged_attention.triton_decode import attend_pages
 from ninfer.kernels.paged_attention.triton_heads import place_heads
+from ninfer.kernels.paged_attention.triton_prefill import attend_chunk_pages
 from ninfer.kernels.rmsnorm.triton_norm import add_norm, norm_gated
 from ninfer.kernels.rope import RotaryTables
 from ninfer.kernels.swiglu.triton_swiglu import swiglu
@@ -141,11 +141,9 @@ class FusedModel:
     def _chunk_attention(self, mixer: Attention, h: Tensor, run: PrefillPass, table: Tensor) -> Tensor:
         shape, kv, pages = mixer.geometry, self._memory.kv, run.pages
         y = linear(h, mixer.in_proj)
-        q, k = place_heads(y, shape.heads, mixer.qk_norm, run.rotary, kv, mixer.layer, table, None, pages.start)
-        heads = y.view(len(y), -1, shape.head_dim)
-        v, gates = heads[:, shape.heads + shape.kv_heads :].split([shape.kv_heads, shape.heads], 1)
-        out = attend_chunk(q, k, v, kv, mixer.layer, pages)
-        return linear(out.mul_(gates.sigmoid()).view(len(y), -1), mixer.out_proj)
+        q, _ = place_heads(y, shape.heads, mixer.qk_norm, run.rotary, kv, mixer.layer, table, None, pages.start)
+        gates = y[:, (shape.heads + 2 * shape.kv_heads) * shape.head_dim :]
+        return linear(attend_chunk_pages(q, gates, kv, mixer.layer, table, pages.start), mixer.out_proj)
 
 
 def _keep_columns(m: Tensor, before: Tensor | None, columns: Tensor, run: PrefillPass) -> None:

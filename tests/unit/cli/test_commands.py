@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from click.testing import CliRunner
 
 from ninfer.base.errors import BadInput
@@ -141,7 +142,6 @@ def test_every_command_judges_the_directory_first_and_alike(
             "--kv-capacity must be at least 64 tokens, not 10; nearest legal value: 64",
         ),
         (["inspect", "--prefill-chunk", "100"], "--prefill-chunk must be a multiple of 64"),
-        (["generate", "--prompt", "x", "--device", "cuda"], "--device cuda is not built yet"),
         (
             ["inspect", "--dtype", "bfloat16", "--host-capacity-bytes", "1k"],
             "--host-capacity-bytes: need 224768 bytes for one StateImage, have 1000; nearest legal values: 0 (no host "
@@ -159,6 +159,16 @@ def test_an_error_spells_the_option_as_it_was_typed(
 ) -> None:
     assert run(arguments) == 1
     assert capsys.readouterr().err.splitlines()[-1] == f"ninfer: error: {text}"
+
+
+def test_a_gpu_that_is_not_there_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """[issue E bad input] What is missing, and what works instead."""
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    assert run(["generate", "--prompt", "x", "--device", "cuda"]) == 1
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line.startswith("ninfer: error: --device cuda: ")
+    assert line.endswith("; use device cpu")
 
 
 def test_the_spelling_of_an_option_exists() -> None:
@@ -191,9 +201,9 @@ def test_wrong_usage_is_one_line(arguments: list[str], begin: str, capsys: pytes
     assert err.endswith(" (see --help)\n")
 
 
-def test_help_says_what_is_not_built() -> None:
+def test_help_says_what_an_option_needs() -> None:
     text = " ".join(CliRunner().invoke(cli, ["serve", "--help"], terminal_width=200).output.split())
-    assert "cuda is not built yet" in text
+    assert "cuda needs an NVIDIA GPU and the extra ninfer[cuda]" in text
     assert "Host memory for restore points and paused requests; 0: none." in text
 
 

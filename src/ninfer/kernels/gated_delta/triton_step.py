@@ -1,12 +1,14 @@
-"""Triton route of a decode step: everything between the two projections of the mixer in one kernel.
+"""Triton route of a decode step: everything between the two projections of the mixer in two kernels.
 
-One program a row and value head: convolution of its channels over the kept columns and the new one, silu, unit
-vectors, gates, delta rule on the head's matrix from read slot to write slot, gated norm. The kept columns are only
-read here, since several value heads share a key head's; `kernels.conv1d.triton_shift` moves them when all layers
-are done.
+One program a row, value head and part of the head's columns: convolution of its channels over the kept columns and the
+new one, silu, unit vectors, gates, delta rule on its part of the matrix from read slot to write slot. The gated norm
+needs whole heads and follows. The kept columns are only read here, since several programs share a key head's;
+`kernels.conv1d.triton_shift` moves them when all layers are done.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import torch
 import triton
@@ -14,6 +16,15 @@ import triton.language as tl
 from torch import Tensor
 
 from ninfer.kernels.rmsnorm import RmsNorm
+from ninfer.kernels.rmsnorm.triton_norm import norm_gated
+
+
+@dataclass(frozen=True, slots=True)
+class StepTiles:
+    """Columns of a head's matrix that one program carries, warps."""
+
+    part: int = 32
+    warps: int = 4
 
 
 def mix_step(
@@ -27,6 +38,7 @@ def mix_step(
     key_heads: int,
     read: Tensor,
     write: Tensor,
+    tiles: StepTiles | None = None,
 ) -> Tensor:
     """y [B, q | k | v | z | b | a] -> [B, Hv * Dv] in y's format, ready for the output projection.
 
@@ -35,8 +47,10 @@ def mix_step(
     """
     batch = y.shape[0]
     _, value_heads, key_dim, value_dim = states.shape
-    out = torch.empty(batch, value_heads * value_dim, dtype=y.dtype, device=y.device)
-    _mix[(batch, value_heads)](
+    chosen = tiles or StepTiles()
+    part = min(chosen.part, value_dim)
+    out = torch.empty(batch, value_heads, value_dim, dtype=torch.float32, device=y.device)
+    _mix[(batch, value_heads, value_dim // part)](
         y,
         y.stride(0),
         conv,
@@ -46,8 +60,6 @@ def mix_step(
         states.stride(0),
         decay_rate,
         dt_bias,
-        norm.scaled,
-        norm.floor,
         read,
         write,
         out,
@@ -56,10 +68,12 @@ def mix_step(
         VALUE_HEADS=value_heads,
         KEY_DIM=key_dim,
         VALUE_DIM=value_dim,
+        PART=part,
         TAPS=conv.shape[0],
-        num_warps=8,
+        num_warps=chosen.warps,
     )
-    return out
+    channels = conv.shape[1]
+    return norm_gated(out, y[:, channels : channels + value_heads * value_dim], norm, y.dtype)
 
 
 @triton.jit
@@ -83,8 +97,6 @@ def _mix(
     state_stride,
     decay_rate,
     dt_bias,
-    scaled,
-    floor,
     read_slots,
     write_slots,
     out,
@@ -93,6 +105,7 @@ def _mix(
     VALUE_HEADS: tl.constexpr,
     KEY_DIM: tl.constexpr,
     VALUE_DIM: tl.constexpr,
+    PART: tl.constexpr,
     TAPS: tl.constexpr,
 ):
     KEYS: tl.constexpr = KEY_HEADS * KEY_DIM
@@ -102,7 +115,7 @@ def _mix(
     key_head = head // (VALUE_HEADS // KEY_HEADS)
     read = tl.load(read_slots + row).to(tl.int64)
     write = tl.load(write_slots + row).to(tl.int64)
-    key_at, value_at = tl.arange(0, KEY_DIM), tl.arange(0, VALUE_DIM)
+    key_at, value_at = tl.arange(0, KEY_DIM), tl.program_id(2) * PART + tl.arange(0, PART)
     inside = head * KEY_DIM * VALUE_DIM + key_at[:, None] * VALUE_DIM + value_at[None, :]
     state = tl.load(states + read * state_stride + inside)
     mine, kept = y + row * y_stride, columns + read * column_stride
@@ -120,8 +133,4 @@ def _mix(
     state = state + k[:, None] * error[None, :]
     tl.store(states + write * state_stride + inside, state)
     o = tl.sum(state * q[:, None], 0)
-    least = tl.load(floor)
-    o = o * (1.0 / tl.sqrt(tl.sum(o * o, 0) + least * least)) * tl.load(scaled + value_at)
-    z = tl.load(mine + CHANNELS + head * VALUE_DIM + value_at).to(tl.float32)
-    o = o * z / (1.0 + tl.exp(-z))
-    tl.store(out + row * VALUES + head * VALUE_DIM + value_at, o.to(out.dtype.element_ty))
+    tl.store(out + row * VALUES + head * VALUE_DIM + value_at, o)

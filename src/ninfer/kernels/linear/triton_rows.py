@@ -1,9 +1,9 @@
-"""Triton: products of a few rows with a BF16 weight, with what lies before and after them in the same kernel.
+"""Triton: products of a few rows with a weight, the inputs shared out over programs that leave partial sums.
 
-For 1 to 16 rows a product is one pass over the weight, and every kernel around it costs as much as a megabyte or two
-of that pass. So the norm of the input goes into the product (the sum of squares is gathered while the row is read,
-its root is applied to the result), SwiGLU and the addition to the residual to its end. Each output element is summed
-by one program in one order: the same bits in every run, whatever the batch beside a row.
+For 1 to 16 rows a product is one pass over the weight. Where there are few output features, one program a tile of them
+leaves most of the chip idle; so the inputs are cut into parts too. The partial sums stay in FP32 and are added, in
+one order, by the kernel that takes the product to the residual (`rmsnorm.triton_norm.add_norm`): no pass of its own,
+and the same bits in every run, whatever the batch beside a row.
 """
 
 from __future__ import annotations
@@ -15,69 +15,43 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ninfer.kernels.rmsnorm import RmsNorm
-
 MOST_ROWS = 16
-"""Columns of one matrix instruction."""
+"""Columns of one matrix instruction, twice."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowTiles:
-    """How a product is cut: output features and inputs of one tile, tiles in flight, warps."""
+    """How a product is cut: output features and inputs of one tile, parts of the inputs, tiles in flight, warps."""
 
     outputs: int = 32
     inputs: int = 256
-    stages: int = 4
+    parts: int = 4
+    stages: int = 3
     warps: int = 4
 
 
-def multiply_rows(
-    x: Tensor, weight: Tensor, norm: RmsNorm | None = None, out: Tensor | None = None, tiles: RowTiles | None = None
-) -> Tensor:
-    """x [B, K] -> [B, N] in the weight's format: (norm of) x times weight [N, K] transposed. With a norm x is FP32."""
-    if out is None:
-        out = torch.empty(x.shape[0], weight.shape[0], dtype=weight.dtype, device=x.device)
-    _launch(x, weight, norm, out, tiles or RowTiles(), gated=False, add=False)
-    return out
-
-
-def multiply_rows_gated(x: Tensor, weight: Tensor, norm: RmsNorm | None, tiles: RowTiles | None = None) -> Tensor:
-    """x [B, K], weight [2 * I, K] (gate, then up) -> silu(gate) * up, [B, I]."""
-    out = torch.empty(x.shape[0], weight.shape[0] // 2, dtype=weight.dtype, device=x.device)
-    _launch(x, weight, norm, out, tiles or RowTiles(outputs=16), gated=True, add=False)
-    return out
-
-
-def add_rows_(target: Tensor, x: Tensor, weight: Tensor, tiles: RowTiles | None = None) -> Tensor:
-    """target FP32 [B, N] += x [B, K] times weight [N, K] transposed, in place."""
-    return _launch(x, weight, None, target, tiles or RowTiles(outputs=16), gated=False, add=True)
-
-
-def _launch(
-    x: Tensor, weight: Tensor, norm: RmsNorm | None, out: Tensor, tiles: RowTiles, *, gated: bool, add: bool
-) -> Tensor:
+def multiply_parts(x: Tensor, weight: Tensor, tiles: RowTiles) -> Tensor:
+    """x [B, K] times weight [N, K] transposed -> partial sums FP32 [parts, B, N]."""
     batch, width = x.shape
+    features = weight.shape[0]
     assert batch <= MOST_ROWS
     assert weight.stride(1) == 1
-    features = out.shape[1]
-    _rows[(triton.cdiv(features, tiles.outputs),)](
+    out = torch.empty(tiles.parts, batch, features, dtype=torch.float32, device=x.device)
+    inputs = min(tiles.inputs, triton.next_power_of_2(width))
+    share = triton.cdiv(triton.cdiv(width, inputs), tiles.parts) * inputs
+    _rows[(triton.cdiv(features, tiles.outputs), tiles.parts)](
         x,
         x.stride(0),
         weight,
         weight.stride(0),
-        x if norm is None else norm.scaled,
-        x if norm is None else norm.floor,
         out,
-        out.stride(0),
         batch,
         width,
         features,
-        NORM=norm is not None,
-        GATED=gated,
-        ADD=add,
+        share,
         ROWS=8 if batch <= 8 else MOST_ROWS,
         OUTPUTS=tiles.outputs,
-        INPUTS=min(tiles.inputs, triton.next_power_of_2(width)),
+        INPUTS=inputs,
         PRECISION="ieee" if weight.dtype == torch.float32 else "tf32",
         num_warps=tiles.warps,
         num_stages=tiles.stages,
@@ -91,54 +65,27 @@ def _rows(
     x_stride,
     weight,
     weight_stride,
-    scaled,
-    floor,
     out,
-    out_stride,
     batch,
     width,
     features,
-    NORM: tl.constexpr,
-    GATED: tl.constexpr,
-    ADD: tl.constexpr,
+    share,
     ROWS: tl.constexpr,
     OUTPUTS: tl.constexpr,
     INPUTS: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
+    part = tl.program_id(1)
     feature = tl.program_id(0) * OUTPUTS + tl.arange(0, OUTPUTS)
     row = tl.arange(0, ROWS)
     real, mine = row < batch, feature < features
     first = weight + feature.to(tl.int64)[:, None] * weight_stride
     total = tl.zeros([OUTPUTS, ROWS], tl.float32)
-    other = tl.zeros([OUTPUTS, ROWS], tl.float32)
-    squares = tl.zeros([ROWS], tl.float32)
-    for start in range(0, width, INPUTS):
+    for start in range(part * share, tl.minimum(part * share + share, width), INPUTS):
         at = start + tl.arange(0, INPUTS)
         inside = at < width
         w = tl.load(first + at[None, :], mask=mine[:, None] & inside[None, :], other=0.0)
         values = tl.load(x + row[None, :] * x_stride + at[:, None], mask=real[None, :] & inside[:, None], other=0.0)
-        if NORM:
-            squares += tl.sum(values * values, 0)
-            values = values * tl.load(scaled + at, mask=inside, other=0.0)[:, None]
-        values = values.to(w.dtype)
         total = tl.dot(w, values, total, input_precision=PRECISION)
-        if GATED:
-            w = tl.load(
-                first + features.to(tl.int64) * weight_stride + at[None, :],
-                mask=mine[:, None] & inside[None, :],
-                other=0.0,
-            )
-            other = tl.dot(w, values, other, input_precision=PRECISION)
-    if NORM:
-        least = tl.load(floor)
-        root = (1.0 / tl.sqrt(squares + least * least))[None, :]
-        total = total * root
-        other = other * root
-    if GATED:
-        total = total / (1.0 + tl.exp(-total)) * other
-    place = out + row[None, :] * out_stride + feature[:, None]
-    written = real[None, :] & mine[:, None]
-    if ADD:
-        total += tl.load(place, mask=written, other=0.0)
-    tl.store(place, total.to(out.dtype.element_ty), mask=written)
+    place = out + (part * batch + row)[None, :] * features + feature[:, None]
+    tl.store(place, total, mask=real[None, :] & mine[:, None])

@@ -69,4 +69,4 @@ def attend_decode(q: Tensor, k: Tensor, v: Tensor, pool: Tensor, layer: int, whe
     keys, values = both[:, :, :, : where.longest]
     queries = q.to(pool.dtype).view(batch, shape.kv_heads, heads // shape.kv_heads, width)
     out = scaled_dot_product_attention(queries, keys, values, attn_mask=where.mask)
-    return out.view(batch, heads, width).to(q.dtype)
+    return out.reshape(batch, heads, width).to(q.dtype)

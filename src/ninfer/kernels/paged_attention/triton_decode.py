@@ -14,8 +14,8 @@ from torch import Tensor
 
 from .blocks import PAGE_TOKENS
 
-_PROGRAMS = 512
-"""About four a multiprocessor of an H200."""
+_FEW_PROGRAMS, _PROGRAMS = 128, 256
+"""One to two a multiprocessor of an H200: measured best at 8k (NOTES.md)."""
 _MOST_SPLITS = 64
 _MERGED_AT_ONCE = 8
 _LEAST_GROUP = 16
@@ -24,7 +24,9 @@ _LEAST_GROUP = 16
 
 def choose_splits(batch: int, kv_heads: int) -> int:
     """Parts of one row's pages: a power of two, by batch shape alone."""
-    return min(_MOST_SPLITS, 1 << max((_PROGRAMS // (batch * kv_heads)).bit_length() - 1, 0))
+    walks = batch * kv_heads
+    programs = _FEW_PROGRAMS if walks <= 8 else _PROGRAMS
+    return min(_MOST_SPLITS, 1 << max((programs // walks).bit_length() - 1, 0))
 
 
 def attend_pages(

@@ -14,7 +14,10 @@ from . import RmsNorm
 
 
 def add_norm(x: Tensor, delta: Tensor | None, norm: RmsNorm, out_dtype: torch.dtype) -> Tensor:
-    """x FP32 [N, D] += delta [N, D], in place; then the norm of x -> fresh [N, D] of `out_dtype`."""
+    """x FP32 [N, D] += delta, in place; then the norm of x -> fresh [N, D] of `out_dtype`.
+
+    delta [N, D] in any format, or partial sums [parts, N, D] that are added in their order.
+    """
     rows, width = x.shape
     out = torch.empty(rows, width, dtype=out_dtype, device=x.device)
     block = triton.next_power_of_2(width)
@@ -26,8 +29,9 @@ def add_norm(x: Tensor, delta: Tensor | None, norm: RmsNorm, out_dtype: torch.dt
         norm.scaled,
         norm.floor,
         width,
+        given.stride(-2),
         given.stride(0),
-        HAS_DELTA=delta is not None,
+        PARTS=0 if delta is None else 1 if delta.dim() == 2 else delta.shape[0],
         BLOCK=block,
         num_warps=min(max(block // 512, 1), 16),
     )
@@ -46,13 +50,15 @@ def norm_gated(x: Tensor, z: Tensor, norm: RmsNorm, out_dtype: torch.dtype) -> T
 
 
 @triton.jit
-def _add_norm(x, delta, out, scaled, floor, width, delta_stride, HAS_DELTA: tl.constexpr, BLOCK: tl.constexpr):
+def _add_norm(x, delta, out, scaled, floor, width, delta_stride, part_stride, PARTS: tl.constexpr, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     at = tl.arange(0, BLOCK)
     live = at < width
     value = tl.load(x + row * width + at, mask=live, other=0.0)
-    if HAS_DELTA:
-        value += tl.load(delta + row * delta_stride + at, mask=live, other=0.0).to(tl.float32)
+    if PARTS > 0:
+        for part in tl.static_range(PARTS):
+            place = delta + part * part_stride + row * delta_stride + at
+            value += tl.load(place, mask=live, other=0.0).to(tl.float32)
         tl.store(x + row * width + at, value, mask=live)
     least = tl.load(floor)
     scale = 1.0 / tl.sqrt(tl.sum(value * value, 0) + least * least)

@@ -1,0 +1,156 @@
+"""Triton route of prefill: T tokens of one sequence over pages that hold its past and the chunk itself.
+
+A program takes a block of queries of one head and walks the pages up to its last query: first those that every query
+sees whole, then those that the diagonal crosses. Nothing is gathered, merged or planned for a length.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from .blocks import PAGE_TOKENS
+
+_LOG2_E = 1.4426950408889634
+
+
+@dataclass(frozen=True, slots=True)
+class PrefillTiles:
+    """Queries of one program, pages in flight, warps."""
+
+    queries: int = 128
+    stages: int = 2
+    warps: int = 8
+
+
+def attend_chunk_pages(
+    q: Tensor, gates: Tensor, pool: Tensor, layer: int, table: Tensor, start: int, tiles: PrefillTiles | None = None
+) -> Tensor:
+    """q [T, Hq, D] at [start, start + T), gates [T, Hq * D] with any row stride, `table` int32 [1, pages].
+
+    Keys and values of the chunk lie in their pages already -> softmax(q K^T / sqrt(D)) V * sigmoid(gate), [T, Hq * D].
+    """
+    tokens, heads, width = q.shape
+    chosen = tiles or PrefillTiles()
+    out = torch.empty(tokens, heads * width, dtype=q.dtype, device=q.device)
+    _attend_chunk[(triton.cdiv(tokens, chosen.queries), heads)](
+        q,
+        gates,
+        gates.stride(0),
+        pool,
+        pool.stride(0),
+        layer,
+        table,
+        out,
+        start,
+        tokens,
+        width**-0.5 * _LOG2_E,
+        HEADS=heads,
+        KV_HEADS=pool.shape[3],
+        WIDTH=width,
+        PAGE=PAGE_TOKENS,
+        QUERIES=chosen.queries,
+        PRECISION="ieee" if q.dtype == torch.float32 else "tf32",
+        num_warps=chosen.warps,
+        num_stages=chosen.stages,
+    )
+    return out
+
+
+@triton.jit
+def _walk(
+    queries,
+    best,
+    total,
+    mixed,
+    first,
+    last,
+    position,
+    base,
+    page_stride,
+    table,
+    scale,
+    KV_HEADS: tl.constexpr,
+    WIDTH: tl.constexpr,
+    PAGE: tl.constexpr,
+    MASKED: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """Pages [first, last) -> running maximum, sum and mix of the queries; scores in powers of two."""
+    token, at = tl.arange(0, PAGE), tl.arange(0, WIDTH)
+    inside = token[:, None] * WIDTH + at[None, :]
+    for page_index in range(first, last):
+        keys_at = base + tl.load(table + page_index).to(tl.int64) * page_stride
+        if MASKED:
+            here = page_index * PAGE + token
+            written = here <= tl.max(position, 0)
+            keys = tl.load(keys_at + inside, mask=written[:, None], other=0.0).to(queries.dtype)
+        else:
+            keys = tl.load(keys_at + inside).to(queries.dtype)
+        scores = tl.dot(queries, tl.trans(keys), input_precision=PRECISION) * scale
+        if MASKED:
+            scores = tl.where(here[None, :] <= position[:, None], scores, float("-inf"))
+        now = tl.maximum(best, tl.max(scores, 1))
+        grown = tl.exp2(scores - now[:, None])
+        fade = tl.exp2(best - now)
+        total = total * fade + tl.sum(grown, 1)
+        mixed = mixed * fade[:, None]
+        values_at = keys_at + KV_HEADS * PAGE * WIDTH + inside
+        if MASKED:
+            values = tl.load(values_at, mask=written[:, None], other=0.0).to(queries.dtype)
+        else:
+            values = tl.load(values_at).to(queries.dtype)
+        mixed = tl.dot(grown.to(queries.dtype), values, mixed, input_precision=PRECISION)
+        best = now
+    return best, total, mixed
+
+
+@triton.jit(do_not_specialize=["layer", "start", "tokens"])
+def _attend_chunk(
+    q,
+    gates,
+    gate_stride,
+    pool,
+    page_stride,
+    layer,
+    table,
+    out,
+    start,
+    tokens,
+    scale,
+    HEADS: tl.constexpr,
+    KV_HEADS: tl.constexpr,
+    WIDTH: tl.constexpr,
+    PAGE: tl.constexpr,
+    QUERIES: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    block = tl.num_programs(0) - 1 - tl.program_id(0)  # the longest walks begin first
+    head = tl.program_id(1)
+    row, at = block * QUERIES + tl.arange(0, QUERIES), tl.arange(0, WIDTH)
+    live = row < tokens
+    position = start + tl.minimum(row, tokens - 1)
+    place = (row.to(tl.int64)[:, None] * HEADS + head) * WIDTH + at[None, :]
+    queries = tl.load(q + place, mask=live[:, None], other=0.0)
+    base = pool + (layer * 2 * KV_HEADS + head // (HEADS // KV_HEADS)) * PAGE * WIDTH
+    best = tl.full([QUERIES], float("-inf"), tl.float32)
+    total = tl.zeros([QUERIES], tl.float32)
+    mixed = tl.zeros([QUERIES, WIDTH], tl.float32)
+    whole = (start + block * QUERIES + 1) // PAGE  # pages that the first query of the block sees to their end
+    last = (start + tl.minimum(block * QUERIES + QUERIES, tokens) + PAGE - 1) // PAGE
+    best, total, mixed = _walk(
+        queries, best, total, mixed, 0, whole, position, base, page_stride, table, scale,
+        KV_HEADS, WIDTH, PAGE, False, PRECISION,
+    )  # fmt: skip
+    best, total, mixed = _walk(
+        queries, best, total, mixed, whole, last, position, base, page_stride, table, scale,
+        KV_HEADS, WIDTH, PAGE, True, PRECISION,
+    )  # fmt: skip
+    gate_at = gates + row.to(tl.int64)[:, None] * gate_stride + head * WIDTH + at[None, :]
+    gate = tl.load(gate_at, mask=live[:, None], other=0.0).to(tl.float32)
+    result = mixed / total[:, None] / (1.0 + tl.exp(-gate))
+    tl.store(out + place, result.to(out.dtype.element_ty), mask=live[:, None])
