@@ -39,7 +39,8 @@ class Submitted:
 class SimulatedEngine:
     """`script` tells what the next requests get; only its steps and `ends` count."""
 
-    def __init__(self, faults: SimFaults | None = None) -> None:
+    def __init__(self, faults: SimFaults | None = None, **options: Any) -> None:
+        """`options`: of `EngineOptions`."""
         self.frontend: Any = ScriptedFrontend(bundled_frontend())
         self.max_context = MAX_CONTEXT
         self.default_sampling = SamplingParams()
@@ -63,8 +64,8 @@ class SimulatedEngine:
             return submit_unit(*batch, **more)
 
         device.submit_unit = submit  # type: ignore[method-assign]
-        options = EngineOptions(MODEL_DIR, max_concurrency=_LANES, audit_every_cycles=50)
-        self._engine = make_engine(EngineParts(device, self.frontend, options, MAX_CONTEXT, "tiny"))
+        chosen = EngineOptions(MODEL_DIR, max_concurrency=_LANES, audit_every_cycles=50, **options)
+        self._engine = make_engine(EngineParts(device, self.frontend, chosen, MAX_CONTEXT, "tiny"))
 
     def health(self) -> HealthFacts:
         return self._engine.health()

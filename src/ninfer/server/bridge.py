@@ -19,11 +19,12 @@ _LOGPROB_BYTES = 48
 class Inbox:
     """Events of one request that its task has not taken yet, with their size. Lives on the event loop."""
 
-    __slots__ = ("_events", "_limit_bytes", "_on_overflow", "_wake", "unread_bytes")
+    __slots__ = ("_drops_output", "_events", "_limit_bytes", "_on_overflow", "_wake", "unread_bytes")
 
     def __init__(self) -> None:
         self._events: list[Event] = []
         self._wake = asyncio.Event()
+        self._drops_output = False
         self._limit_bytes: int | None = None
         self._on_overflow: Callable[[], None] | None = None
         self.unread_bytes = 0
@@ -32,8 +33,16 @@ class Inbox:
         """Call `on_overflow` with every event that comes while more than `unread_bytes` wait (LIFE-06)."""
         self._limit_bytes, self._on_overflow = unread_bytes, on_overflow
 
+    def drop_output(self) -> None:
+        """Nobody will read: output that waits or comes is let go. What tells the end is kept."""
+        self._drops_output = True
+        self._events = [event for event in self._events if not isinstance(event, OutputDelta)]
+        self.unread_bytes = sum(map(_count_bytes, self._events))
+
     def put(self, event: Event) -> None:
         """Add one event."""
+        if self._drops_output and isinstance(event, OutputDelta):
+            return
         self._events.append(event)
         self.unread_bytes += _count_bytes(event)
         self._wake.set()

@@ -59,6 +59,7 @@ class Generation:
         self.abandoned = True
         self._record.finish, self._record.error = "cancelled", reason
         self.stop()
+        self._inbox.drop_output()
         self._inbox.wake()
         self._on_end(self)
 

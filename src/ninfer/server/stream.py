@@ -20,6 +20,7 @@ from ninfer.server.generation import Generation
 from ninfer.server.protocol import PEER, PROBE_INTERVAL_S, PeerState
 from ninfer.server.wire import JsonReply, encode_json
 
+_NOT_READING = "client_not_reading"
 _PING = b": ping\n\n"
 _DONE = b"data: [DONE]\n\n"
 _HEADERS = (
@@ -131,7 +132,7 @@ class _EventWriter:
                 self._deadline = deadline
                 await self._send({"type": "http.response.body", "body": data, "more_body": more})
         except TimeoutError:
-            self._generation.abandon("client_not_reading")
+            self._generation.abandon(_NOT_READING)
             if self._peer is not None:
                 self._peer.abort()
                 await asyncio.sleep(0)  # lets the connection learn that it is lost
@@ -142,6 +143,7 @@ class _EventWriter:
         """Too much waits. That is the reader's fault only while a write is stuck."""
         if self._deadline is not None:
             deadline, self._deadline = self._deadline, None
+            self._generation.abandon(_NOT_READING)  # at once: what the engine yields meanwhile is not kept
             deadline.reschedule(0.0)
 
     def _ping_interval_s(self) -> float:
