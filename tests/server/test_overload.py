@@ -115,8 +115,10 @@ def test_pings_tell_a_paused_or_waiting_client_that_it_is_not_forgotten(slow: Si
     """SCHED-12: comments only, so that no client sees them as output."""
     patient = LiveServer(slow, ServerOptions(ping_interval_s=0.05))
     with patient as server, server.connect() as first, server.connect() as second, server.connect() as third:
-        for connection in (first, second, third):
+        for connection in (first, second):
             server.send_chat(connection, stream=True, max_tokens=400)
+            read_until(connection, b"word")
+        server.send_chat(third, stream=True)
         waiting = read_until(third, END)
     frames = waiting.partition(b"\r\n\r\n")[2].split(b"\n\n")
     assert sum(b": ping" in frame for frame in frames) >= 3
