@@ -7,7 +7,7 @@ output; `frontier` is how much of it is computed (D8: what was drawn last is com
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import Enum, StrEnum
 
 from ninfer.base.buffers import IntBuffer
 from ninfer.base.ids import Handle, LaneId, Ticket
@@ -41,8 +41,8 @@ LEGAL: dict[Phase, frozenset[Phase]] = {
 }
 
 
-class Interrupt(Enum):
-    """Why a request should end although it is not finished."""
+class Interrupt(StrEnum):
+    """Why a request should end although it is not finished. In order: of two that are due at once the first counts."""
 
     CANCEL = "cancel"
     QUEUE_TIMEOUT = "queue_timeout"

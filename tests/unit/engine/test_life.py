@@ -195,6 +195,19 @@ def test_a_request_may_not_take_for_ever() -> None:
     assert caller.tokens, "what was drawn before stays published"
 
 
+def test_two_deadlines_may_fall_together() -> None:
+    """[N2]: who never had a lane was in the queue too long, who had one took too long; the engine lives on."""
+    engine = SimEngine(lanes=1, queue_timeout_s=5, request_timeout_s=5)
+    busy, late = engine.submit(filler(50, 1), 500), engine.submit(filler(50, 2), 5)
+    engine.turn(3)
+    engine.clock.advance(6)
+    engine.run()
+    for caller, kind in ((busy, RequestTimeout), (late, QueueTimeout)):
+        assert isinstance(caller.end, Failed)
+        assert isinstance(caller.end.error, kind)
+    engine.ask(filler(50, 3), 5).check_output()
+
+
 def test_bad_requests_are_refused_before_they_cost_anything() -> None:
     """LIMIT-01"""
     engine = SimEngine(max_context=128)
