@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 
 from ninfer.base.errors import RequestFailed
-from ninfer.cli.load.client import ChatClient
-from ninfer.cli.load.script import RETRY, LoadShape, list_conversations
+from ninfer.cli.load.client import ChatClient, Seen
+from ninfer.cli.load.drive import Sample
+from ninfer.cli.load.script import RETRY, LoadShape, Question, list_conversations
+from ninfer.cli.load.totals import describe, sum_up
 from ninfer.cli.main import run
 from ninfer.config.options import ServerOptions
 
@@ -87,6 +89,22 @@ def test_keys_are_used_and_a_missing_server_is_one_line(
         probe.bind(("127.0.0.1", 0))
         assert run(["ttft", *LOAD, "--url", f"http://127.0.0.1:{probe.getsockname()[1]}"]) == 1
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_what_hides_behind_a_good_figure_stands_beside_it() -> None:
+    """[N3]: a full hit with much copying, and a quick first token before a long gap, both show as what they are."""
+    question = Question(1, 2, "next", ())
+    usage = {"prompt_tokens": 1000, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 1000}}
+    timings = {"restored_bytes": 10**9, "replayed_tokens": 700, "pauses": 1, "paused_s": 4.0, "captures": 0}
+    seen = Seen(0.0, [0.01, 5.0], 5.1, "ab", finish="stop", usage=usage, timings=timings)
+    row = describe(Sample(question, seen))
+    assert (row["work"]["cached_tokens"], row["transfers"]["restored_bytes"]) == (1000, 10**9)
+    assert (row["latency"]["ttft_s"], row["latency"]["longest_gap_s"]) == (0.01, 4.99)
+    total = sum_up([Sample(question, seen)], None)
+    assert total["work"]["hit_rate"] == 1.0
+    assert total["transfers"]["restored_bytes"] == 10**9
+    assert total["preemption"] == {"pauses": 1, "snapshots": 0, "paused_s": 4.0, "replayed_tokens": 700}
+    assert total["latency"]["longest_gap_s"]["next"]["most"] == 4.99
 
 
 def test_the_load_is_a_function_of_its_seed_and_the_answers() -> None:
