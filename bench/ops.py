@@ -13,7 +13,7 @@ import statistics
 import tempfile
 import time
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,7 +21,7 @@ import torch
 from safetensors.torch import save_file
 
 from bench.table import Row
-from ninfer.base.ids import LaneId, SlotId, UnitId
+from ninfer.base.ids import LaneId, PageId, SlotId, UnitId
 from ninfer.base.pools import Pool
 from ninfer.config.geometry import read_geometry
 from ninfer.config.options import ContextCacheOptions, EngineOptions
@@ -36,7 +36,20 @@ from ninfer.kernels.rope import build_rotary, rotary_tables, rotate_
 from ninfer.kernels.slots import step_slots
 from ninfer.kernels.swiglu import swiglu_
 from ninfer.models.weights import list_tensor_shapes
-from ninfer.ports.device import SampleRow, SamplesDone, UnitBatch, UnitDone, UnitKind, UnitRow
+from ninfer.ports.device import (
+    CopyDone,
+    HostCopy,
+    PageFromHost,
+    PageToHost,
+    SampleRow,
+    SamplesDone,
+    StateFromHost,
+    StateToHost,
+    UnitBatch,
+    UnitDone,
+    UnitKind,
+    UnitRow,
+)
 from ninfer.ports.sampling import SamplingParams
 
 BUNDLED = Path(__file__).resolve().parents[1] / "src" / "ninfer" / "bundled_model"
@@ -138,7 +151,13 @@ def measure(threads: int | None = None, dtype: str = "auto", model: Path | None 
             )
         )
         opened = Row(f"open the model ({device.numeric_format})", time.perf_counter() - start, "s")
-    return [opened, *measure_steps(device), *measure_draws(device), *measure_operators(device)]
+    return [
+        opened,
+        *measure_steps(device),
+        *measure_draws(device),
+        *measure_transfers(device),
+        *measure_operators(device),
+    ]
 
 
 def measure_steps(device: CpuDevice) -> list[Row]:
@@ -179,6 +198,27 @@ def measure_draws(device: CpuDevice) -> list[Row]:
         for batch in (1, 4):
             seconds = median_s(lambda count=batch, how=params: lanes.sample(count, how))  # type: ignore[misc]
             rows.append(Row(f"draw, {name}, batch {batch}", 1e3 * seconds, "ms"))
+    return rows
+
+
+def measure_transfers(device: CpuDevice) -> list[Row]:
+    """A StateImage and 16 pages (1,024 tokens) to the host and back, from submission to completion."""
+    facts, pages = device.facts, range(1, 17)
+    places = [facts.state_bytes + index * facts.page_bytes[Pool.MAIN_KV] for index in range(len(pages))]
+    spots = list(zip(pages, places, strict=True))
+    save = [StateToHost(SlotId(1), 0), *(PageToHost(Pool.MAIN_KV, PageId(page), at, 64) for page, at in spots)]
+    restore = [StateFromHost(0, SlotId(1)), *(PageFromHost(Pool.MAIN_KV, at, PageId(page), 64) for page, at in spots)]
+
+    def run(copies: Sequence[HostCopy]) -> None:
+        transfer = device.submit_host_copy(copies)
+        while CopyDone(transfer) not in device.poll():
+            device.wait(1.0)
+
+    moved = facts.state_bytes + len(pages) * facts.page_bytes[Pool.MAIN_KV]
+    rows = []
+    for name, copies in (("to the host", save), ("from the host", restore)):
+        seconds = median_s(lambda what=copies: run(what))  # type: ignore[misc]
+        rows.append(Row(f"1,024 tokens and their state {name}, {moved / 1e6:.1f} MB", 1e3 * seconds, "ms"))
     return rows
 
 

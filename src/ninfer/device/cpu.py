@@ -13,7 +13,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from ninfer.base.errors import DeviceFailure
+from ninfer.base.errors import BadInput, DeviceFailure
 from ninfer.base.ids import TransferId, UnitId
 from ninfer.config.geometry import ModelGeometry, NumericFormat, read_geometry
 from ninfer.config.options import EngineOptions
@@ -123,7 +123,11 @@ class CpuDevice:
         load = LOADERS[geometry.architecture]
         loaded = load(geometry, files, options.model_dir, TORCH_DTYPES[numeric_format], progress)
         files.close()
-        return cls(loaded, plan, digest, vocab_tokens)
+        try:
+            return cls(loaded, plan, digest, vocab_tokens)
+        except RuntimeError as error:  # less than was free a moment ago
+            text = f"device memory: the system refuses {plan.layout.arena_bytes} bytes for KV pages and states"
+            raise BadInput(f"{text}; lower kv_capacity", param="kv_capacity") from error
 
     # ---- ports.device.Device --------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from typing import assert_never
 import torch
 from torch import Tensor
 
+from ninfer.base.errors import BadInput
 from ninfer.base.pools import Pool
 from ninfer.ports.device import HostCopy, PageFromHost, PageToHost, StateFromHost, StateToHost
 
@@ -55,7 +56,13 @@ class HostArena:
     """`host_bytes` of memory, taken once and touched only where something is kept. `bytes`: uint8 [host_bytes]."""
 
     def __init__(self, host_bytes: int, *, pinned: bool = False) -> None:
-        self.bytes: Tensor = torch.empty(host_bytes, dtype=torch.uint8, pin_memory=pinned)
+        """Raises BadInput when the system gives less than the plan took for free."""
+        try:
+            self.bytes: Tensor = torch.empty(host_bytes, dtype=torch.uint8, pin_memory=pinned)
+        except RuntimeError as error:
+            name = "context_cache.host_capacity_bytes"
+            text = f"{name}: the system refuses {host_bytes} bytes{' of pinned memory' if pinned else ''}; lower it"
+            raise BadInput(text, param=name) from error
 
     def read_bytes(self, offset: int, length: int) -> bytes:
         """A copy of what lies there; no transfer may be writing it."""

@@ -12,11 +12,12 @@ from cpu_driver import FIXTURES, Sequence_, collect, decode, open_fixture
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ninfer.base.errors import BadInput
 from ninfer.base.ids import PageId, SlotId
 from ninfer.base.pools import Pool
 from ninfer.config.geometry import LayerKind, read_geometry
 from ninfer.device.cpu import CpuDevice
-from ninfer.device.host import Transfer, TransferLost
+from ninfer.device.host import HostArena, Transfer, TransferLost
 from ninfer.device.layout import LayoutRequest, plan_layout
 from ninfer.device.parts import LayerGroups
 from ninfer.ports.device import (
@@ -231,6 +232,13 @@ def test_without_a_host_tier_there_is_no_copy_thread() -> None:
     assert device.host_bytes == 0
     with pytest.raises(AssertionError):
         device.submit_host_copy([StateToHost(SlotId(1), 0)])
+
+
+def test_memory_that_the_system_refuses_is_bad_input() -> None:
+    """[C2] more than was counted on: the option is named, as for a plan that does not fit."""
+    with pytest.raises(BadInput, match=f"refuses {1 << 60} bytes") as error:
+        HostArena(1 << 60)
+    assert error.value.param == "context_cache.host_capacity_bytes"
 
 
 def test_a_device_nobody_refers_to_ends_its_threads() -> None:
