@@ -12,6 +12,7 @@ from random import Random
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 from machine_profile import machine_settings
+from test_history_machine import own
 from test_program_machine import DICE, VOCAB, ProgramMachine
 
 from ninfer.base.ids import Handle
@@ -42,6 +43,7 @@ class HostMachine(ProgramMachine):
             vocab_tokens=VOCAB,
             faults=SimFaults(seed, late, host_failures=failures),
             check_every=3,
+            run_ahead_slots=seed % 4,
             host_bytes=images * IMAGE + 5 * 64 * 1024,
         )
         self.program = Program(self.device, self.device)
@@ -209,7 +211,7 @@ class HostMachine(ProgramMachine):
             assert action.frees[pool] == len(pages) > 0
             deep = action.pages.first * 64
             for page in pages:
-                needing = [p for d in self.owners_of(pool, page) for tokens, p in d.list_holders() if tokens > deep]
+                needing = [p for d in self.owners_of(pool, page) for at, p in d.list_holders() if own(pool, at) > deep]
                 assert set(action.points) == set(needing)
         known = {page for d in directories.values() for page in d.tables[pool].entries if page > 0}
         readers = self.program._stores.pages[pool].readers

@@ -74,6 +74,7 @@ class ProgramMachine(RuleBasedStateMachine):
             vocab_tokens=VOCAB,
             faults=SimFaults(seed, late),
             check_every=3,
+            run_ahead_slots=seed % (LANES + 1),
         )
         self.program = Program(self.device)
         self.requests: dict[LaneId, Request] = {}
@@ -250,8 +251,16 @@ class ProgramMachine(RuleBasedStateMachine):
                         self.add_point(request, captured, self.program.point_frontier(captured), PointKind.INPUT_POINT)
                 case RunDone(_, run):
                     assert list(run.token_ids) == expected_tokens(list(request.prompt.tokens), 1, vocab_tokens=VOCAB)
+                    if dice.random() < 0.5:
+                        self.run_ahead(request)
                     self.program.commit_run(request.sequence, dice.choice((1, 1, 1, 0)))
         self.program.audit()
+
+    def run_ahead(self, request: Request) -> None:
+        """Decision 5: nobody sees it, whatever becomes of the run; the pools give what is free, or nothing."""
+        before = self.program.occupancy()
+        launched = self.program.run_ahead([request.sequence])
+        assert launched or self.program.occupancy() == before
 
     def freeze(self, dice: Random) -> None:
         done = [lane for lane, r in self.requests.items() if r.is_ready and r.prompt_left <= 0]

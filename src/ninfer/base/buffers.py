@@ -68,6 +68,10 @@ class IntBuffer:
         assert 0 <= count <= self._count
         self._count = count
 
+    def renew(self) -> None:
+        """Move to a new store: old views keep what they show, whatever is written from here on."""
+        self._store = array("i", self._store)
+
     def view(self, start: int = 0, stop: int | None = None) -> memoryview:
         """int32 view of [start, stop), no copy. numpy and torch can wrap it."""
         stop = self._count if stop is None else stop

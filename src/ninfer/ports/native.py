@@ -295,6 +295,15 @@ class NativeProgram(Protocol):
         """Advance transfers and the transaction, commit finished prefill chunks, return what happened."""
         ...
 
+    def run_ahead(self, sequences: Sequence[Handle]) -> int:
+        """Feed runs that are drawn and not committed yet, as one launch ahead of their commit (settled decision 5).
+
+        Optional: a sequence without a run-ahead slot, or without free pages, is left out; returns how many were not.
+        The next turn with `decode` adopts the launch when the whole run was committed; whatever else happens to the
+        sequence drops it.
+        """
+        ...
+
     def commit_run(self, sequence: Handle, accepted: int) -> None:
         """Append the first `accepted` tokens of the last run to the ledger; state and KV follow exactly that prefix."""
         ...
@@ -322,7 +331,7 @@ class NativeProgram(Protocol):
         ...
 
     def count_leaving(self) -> int:
-        """Released sequences whose work has not landed: what they hold comes back by itself (L3)."""
+        """Released sequences and dropped launches that have not landed: what they hold comes back by itself (L3)."""
         ...
 
     def count_transfers(self) -> int:

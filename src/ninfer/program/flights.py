@@ -16,6 +16,7 @@ from ninfer.ports.device import Completion, CopyDone, CopyFailed, SamplesDone, U
 from ninfer.ports.native import BindDone, PrefillDone, Progress, RunDone
 from ninfer.store.stores import ContextStores
 
+from .ahead import Ahead, RunAhead
 from .capture import forfeit_destination, land_capture
 from .sequence import Sequence
 from .transaction import ContextTransaction, Transactions
@@ -29,17 +30,29 @@ class UnitFlight:
     is_prefill: bool
 
 
+@dataclass(frozen=True, slots=True)
+class AheadFlight:
+    """Rows of one launch ahead of its commit."""
+
+    rows: tuple[tuple[Sequence, Ahead], ...]
+
+
 class Flights:
     """Everything submitted and not landed."""
 
     def __init__(
-        self, stores: ContextStores, transactions: Transactions, end_released: Callable[[Sequence], None]
+        self,
+        stores: ContextStores,
+        transactions: Transactions,
+        ahead: RunAhead,
+        end_released: Callable[[Sequence], None],
     ) -> None:
         self._stores = stores
         self._transactions = transactions
         self._end_released = end_released
+        self._ahead = ahead
         self._copies: dict[TransferId, tuple[ContextTransaction, Callable[[], None]]] = {}
-        self._units: dict[UnitId, UnitFlight] = {}
+        self._units: dict[UnitId, UnitFlight | AheadFlight] = {}
         self._samples: dict[UnitId, dict[LaneId, Sequence]] = {}
         self._bound: list[Sequence] = []
 
@@ -58,6 +71,10 @@ class Flights:
             sequence.outstanding += 1
         self._units[unit] = flight
 
+    def add_ahead(self, unit: UnitId, flight: AheadFlight) -> None:
+        """A launch ahead. Nobody waits for it, unless it is adopted on its way."""
+        self._units[unit] = flight
+
     def add_samples(self, unit: UnitId, sequences: Rows[Sequence]) -> None:
         """Draws, one a lane."""
         for sequence in sequences:
@@ -73,7 +90,11 @@ class Flights:
                 case CopyDone(transfer):
                     self._land_transfer(transfer, failed=False)
                 case UnitDone(unit):
-                    progress += self._land_unit(self._units.pop(unit))
+                    flight = self._units.pop(unit)
+                    if isinstance(flight, AheadFlight):
+                        progress += self._land_ahead(flight)
+                    else:
+                        progress += self._land_unit(flight)
                 case CopyFailed(transfer):
                     self._land_transfer(transfer, failed=True)
                 case SamplesDone():
@@ -107,13 +128,21 @@ class Flights:
     def _land_unit(self, flight: UnitFlight) -> list[Progress]:
         progress: list[Progress] = []
         for sequence, stop in flight.rows:
-            self._commit_row(sequence, stop)
+            self.commit_row(sequence, stop)
             if sequence.is_ended:
                 forfeit_destination(self._stores, sequence)
             elif flight.is_prefill:
                 captured = land_capture(self._stores, sequence)
                 progress.append(PrefillDone(sequence.handle, stop, captured))
             progress += self._settle(sequence)
+        return progress
+
+    def _land_ahead(self, flight: AheadFlight) -> list[Progress]:
+        progress: list[Progress] = []
+        for sequence, ahead in flight.rows:
+            if self._ahead.land(sequence, ahead):
+                self.commit_row(sequence, ahead.stop)
+                progress += self._settle(sequence)
         return progress
 
     def _land_samples(self, done: SamplesDone) -> list[Progress]:
@@ -126,7 +155,8 @@ class Flights:
         assert not waiting, "a lane asked for a token and got none"
         return progress
 
-    def _commit_row(self, sequence: Sequence, stop: int) -> None:
+    def commit_row(self, sequence: Sequence, stop: int) -> None:
+        """State and KV of [0, stop) are complete."""
         sequence.directory.commit(stop)
         sequence.ledger.advance(stop)
         if not sequence.slot_is_live:

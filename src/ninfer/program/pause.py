@@ -15,6 +15,7 @@ from ninfer.ports.native import PointKind, TransactionKind
 from ninfer.store.checkpoints import Checkpoint
 from ninfer.store.stores import ContextStores
 
+from .ahead import RunAhead
 from .capture import forfeit_destination, identity_at
 from .hosting import Leaving, PageSpot, land_saves, leave_device, reserve_room, submit_saves
 from .permits import forfeit_permit
@@ -23,7 +24,7 @@ from .transaction import ContextTransaction, Event, Transactions
 
 
 def start_pause(
-    stores: ContextStores, host: HostTier | None, transactions: Transactions, sequence: Sequence
+    stores: ContextStores, host: HostTier | None, transactions: Transactions, ahead: RunAhead, sequence: Sequence
 ) -> tuple[Handle, ContextTransaction | None, Leaving] | Shortfall:
     """Reserve all of it, hand the sequence over to its snapshot, submit the copies; or change nothing."""
     assert not sequence.outstanding, "J4: pauses happen at commit boundaries"
@@ -34,7 +35,7 @@ def start_pause(
         return save
     transaction = transactions.open(TransactionKind.PAUSE)
     transaction.save = save
-    snapshot = freeze_sequence(stores, sequence, PointKind.SNAPSHOT)
+    snapshot = freeze_sequence(stores, ahead, sequence, PointKind.SNAPSHOT)
     transaction.subject = snapshot
     transaction.advance(Event.ADOPT)
     submit_saves(stores, host, transaction, leaving)
@@ -65,8 +66,9 @@ def revoke(stores: ContextStores, transactions: Transactions, snapshot: Handle) 
     return stores.free() - before
 
 
-def freeze_sequence(stores: ContextStores, sequence: Sequence, kind: PointKind) -> Handle:
+def freeze_sequence(stores: ContextStores, ahead: RunAhead, sequence: Sequence, kind: PointKind) -> Handle:
     """The legal execution state becomes a point of its history, and the history loses its writer (F4)."""
+    ahead.drop(sequence)
     forfeit_permit(stores, sequence)
     forfeit_destination(stores, sequence)
     slot = sequence.slot
@@ -82,15 +84,18 @@ def freeze_sequence(stores: ContextStores, sequence: Sequence, kind: PointKind) 
 
 
 def _list_unique(stores: ContextStores, sequence: Sequence) -> Leaving:
-    """What only this sequence has: its own state, and pages of its history that no other history shares (K2)."""
+    """What only this sequence has: its own state, and pages of its history that no other history shares (K2).
+
+    A reader is no owner: it keeps the device copy until it is done, and it is done before the copies are (L2).
+    """
     slot: SlotId | None = None
-    if sequence.source is None and stores.slots.refs(sequence.slot) == 1:
+    if sequence.source is None and stores.slots.refs(sequence.slot) - stores.slots.readers(sequence.slot) == 1:
         slot = sequence.slot
     frontier = sequence.ledger.execution_frontier
     spots = [
         PageSpot(pool, index, PageId(page))
         for pool, table in sequence.directory.tables.items()
         for index, page in enumerate(table.entries.view(0, pages_for(backend_frontier(pool, frontier))))
-        if table.pages.refs(page) == 1
+        if table.pages.refs(page) - table.pages.readers(page) == 1
     ]
     return Leaving(slot, tuple(spots))

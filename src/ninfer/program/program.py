@@ -33,6 +33,7 @@ from ninfer.store.handles import HandleTable
 from ninfer.store.stores import ContextStores
 
 from .actions import delete_points, list_actions
+from .ahead import RunAhead
 from .bind import bind_source, settle_bind
 from .capture import (
     forfeit_destination,
@@ -42,7 +43,7 @@ from .capture import (
     start_host_capture,
 )
 from .demote import list_demotions, settle_demotion, start_demotion
-from .flights import Flights, UnitFlight
+from .flights import AheadFlight, Flights, UnitFlight
 from .pause import freeze_sequence, revoke, settle_pause, start_pause
 from .permits import forfeit_permit, reserve_coverage, spend_coverage
 from .quotes import quote_point, quote_root
@@ -62,7 +63,8 @@ class Program:
         self._transactions = Transactions()
         self._sequences: HandleTable[Sequence] = HandleTable()
         self._released: list[Sequence] = []
-        self._flights = Flights(self._stores, self._transactions, self._end_released)
+        self._ahead = RunAhead(self._stores)
+        self._flights = Flights(self._stores, self._transactions, self._ahead, self._end_released)
 
     def occupancy(self) -> Occupancy:
         """Real occupancy, per pool."""
@@ -144,12 +146,29 @@ class Program:
         """Commit what has landed and say so."""
         return self._flights.land(self._device.poll())
 
+    def run_ahead(self, sequences: Rows[Handle]) -> int:
+        """Feed runs that are drawn and not committed, as one launch; returns for how many there was a slot and room."""
+        targets = [self._sequences[handle] for handle in sequences]
+        launched = [(target, row) for target in targets if (row := self._ahead.launch(target)) is not None]
+        if not launched:
+            return 0
+        is_plain = all(len(row.token_ids) == 1 for _, row in launched)
+        batch = UnitBatch(UnitKind.DECODE if is_plain else UnitKind.VERIFY, tuple(row for _, row in launched))
+        flying = tuple((target, target.ahead) for target, _ in launched if target.ahead is not None)
+        self._flights.add_ahead(self._device.submit_unit(batch), AheadFlight(flying))
+        return len(launched)
+
     def commit_run(self, sequence: Handle, accepted: int) -> None:
-        """Append the accepted prefix of the last run. None of it has been fed, so state and KV need no folding."""
+        """Append the accepted prefix of the last run. It has not been fed, but perhaps by a launch ahead.
+
+        State and KV follow exactly that prefix: a launch ahead of less than all of it is dropped (settled decision 15).
+        """
         target = self._sequences[sequence]
         assert not target.outstanding
         assert target.run is not None, "there is no run to commit"
         assert 0 <= accepted <= len(target.run.token_ids)
+        if accepted < len(target.run.token_ids):
+            self._ahead.drop(target)
         target.ledger.commit(target.run.token_ids[:accepted])
         target.run = None
 
@@ -160,7 +179,7 @@ class Program:
         assert target.ledger.prompt_is_done, "V-11: a chunk end is no restore point"
         assert target.capture is None, "E2: a capture outlived the prompt"
         self._sequences.remove(sequence).is_ended = True
-        return freeze_sequence(self._stores, target, PointKind.END)
+        return freeze_sequence(self._stores, self._ahead, target, PointKind.END)
 
     def release(self, sequence: Handle) -> None:
         """End the sequence without a point; with work under way, when that has landed (L3)."""
@@ -188,8 +207,8 @@ class Program:
         return [handle for handle, _ in self._sequences.items()]
 
     def count_leaving(self) -> int:
-        """Released sequences that have not landed."""
-        return len(self._released)
+        """Released sequences and dropped launches that have not landed."""
+        return len(self._released) + self._ahead.count_orphans()
 
     def list_points(self) -> list[Handle]:
         """Every living point."""
@@ -241,7 +260,7 @@ class Program:
         """The sequence becomes a snapshot; what only it has leaves the device (K1, K2)."""
         target = self._sequences[sequence]
         stores, transactions = self._stores, self._transactions
-        outcome = start_pause(stores, self._host, transactions, target)
+        outcome = start_pause(stores, self._host, transactions, self._ahead, target)
         if isinstance(outcome, Shortfall):
             return outcome
         self._sequences.remove(sequence).is_ended = True
@@ -281,20 +300,33 @@ class Program:
         self._sequences.audit()
         self._transactions.audit()
         living = [sequence for _, sequence in self._sequences.items()] + self._released
-        owners = [sequence.owned() for sequence in living] + self._transactions.list_owned()
+        owners = [sequence.owned() for sequence in living]
+        owners += self._transactions.list_owned() + self._ahead.list_owned()
         audit_stores(self._stores, owners)
 
     def _submit_decode(self, feeding: list[Sequence]) -> None:
         rows = []
         for sequence in feeding:
+            if sequence.ahead is not None:
+                self._adopt(sequence)
+                continue
             assert sequence.ledger.pending_tokens, "V-08: there is no committed token to feed"
             stop = sequence.ledger.ledger_frontier
             spend_coverage(self._stores, sequence, stop)
             rows.append((sequence, stop))
-        is_plain = all(sequence.ledger.pending_tokens == 1 for sequence in feeding)
+        if not rows:
+            return
+        is_plain = all(sequence.ledger.pending_tokens == 1 for sequence, _ in rows)
         kind = UnitKind.DECODE if is_plain else UnitKind.VERIFY
         batch = UnitBatch(kind, tuple(unit_row(sequence, stop) for sequence, stop in rows))
         self._flights.add_unit(self._device.submit_unit(batch), UnitFlight(tuple(rows), is_prefill=False))
+
+    def _adopt(self, sequence: Sequence) -> None:
+        stop = sequence.ledger.ledger_frontier
+        if self._ahead.adopt(sequence):
+            self._flights.commit_row(sequence, stop)
+        else:
+            sequence.outstanding += 1
 
     def _submit_prefill(self, turn: PrefillTurn) -> None:
         sequence = self._sequences[turn.sequence]
@@ -323,6 +355,7 @@ class Program:
         self._end(sequence)
 
     def _end(self, sequence: Sequence) -> None:
+        self._ahead.drop(sequence)
         forfeit_permit(self._stores, sequence)
         forfeit_destination(self._stores, sequence)
         if sequence.source is not None:

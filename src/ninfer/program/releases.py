@@ -26,9 +26,10 @@ class _Tail:
     ever looked at one by one, which readers or host copies make necessary.
     """
 
-    __slots__ = ("_host_bytes", "_pages", "first", "stop")
+    __slots__ = ("_host_bytes", "_pages", "_pool", "first", "stop")
 
     def __init__(self, stores: ContextStores, pool: Pool, table: PageTable) -> None:
+        self._pool = pool
         self.stop = len(table.entries)
         first, owners = find_run(stores, table, self.stop) if self.stop else (0, 1)
         self.first = first if owners == 1 else self.stop
@@ -39,8 +40,9 @@ class _Tail:
             self._pages = [0, *accumulate(int(entry > 0 and table.pages.refs(entry) == 1) for entry in entries)]
             self._host_bytes = [0, *accumulate(_host_bytes(stores, pool, table, entry) for entry in entries)]
 
-    def count_freed(self, kept_pages: int) -> tuple[int, int]:
-        """Pages and host bytes that come free when the table keeps `kept_pages`."""
+    def count_freed(self, kept_tokens: int) -> tuple[int, int]:
+        """Pages and host bytes that come free when coverage shrinks to `kept_tokens`."""
+        kept_pages = pages_for(backend_frontier(self._pool, kept_tokens))
         dropped = self.stop - (self.first if kept_pages < self.first else kept_pages)
         if dropped <= 0:
             return 0, 0
@@ -138,8 +140,8 @@ class Releases:
         """`kept_tokens`: what stays covered; None: all of it. Equal amounts are one object: most are."""
         key = [slots]
         if kept_tokens is not None and history.tails is not None:
-            for pool, tail in zip(self._pools, history.tails, strict=True):
-                pages, freed_bytes = tail.count_freed(pages_for(backend_frontier(pool, kept_tokens)))
+            for tail in history.tails:
+                pages, freed_bytes = tail.count_freed(kept_tokens)
                 key.append(pages)
                 host_bytes += freed_bytes
         key.append(host_bytes)

@@ -6,6 +6,7 @@ Plain record. The procedures that change it live in bind, permits, capture, flig
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ninfer.base.ids import Handle, LaneId, PageId, SlotId
 from ninfer.base.pools import Pool
@@ -16,6 +17,9 @@ from ninfer.store.directory import KvDirectory
 
 from .ledger import Ledger
 from .restore import Restoring
+
+if TYPE_CHECKING:
+    from .ahead import Ahead
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,8 @@ class Sequence:
     permit: Handle | None = None
     capture: PendingCapture | None = None
     run: RunResult | None = None
+    ahead: Ahead | None = None
+    """A launch that feeds `run` before it is committed."""
     outstanding: int = 0
     is_broken: bool = False
     """Its bind failed: all that is left is to release it."""
@@ -73,6 +79,11 @@ class Sequence:
         if self.source is not None:
             return self.source.slot
         return self.slot if self.slot_is_live else None
+
+    @property
+    def fed_slot(self) -> SlotId:
+        """Where the state stands once everything submitted has landed."""
+        return self.slot if self.ahead is None else self.ahead.slot
 
     def owned(self) -> Owned:
         """Everything this sequence owns directly, for the audit."""
@@ -88,6 +99,8 @@ class Sequence:
         if self.tails is not None:
             leases.append(self.tails.lease)
             pages = self.tails.pages if self.tails.replaces else ()
+        if self.ahead is not None:
+            leases.append(self.ahead.lease)
         if self.restoring is not None:
             leases.append(self.restoring.lease)
             pages += self.restoring.owned_pages()

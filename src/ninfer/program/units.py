@@ -63,7 +63,7 @@ def unit_row(sequence: Sequence, stop: int, cuts: tuple[StateCut, ...] = ()) -> 
 
 def sample_row(sequence: Sequence, turn: DrawTurn) -> SampleRow:
     """Draw from the tail hidden row: after this cycle's feed, or as the state stands (D9)."""
-    slot = sequence.slot if turn.decode else sequence.read_slot
+    slot = sequence.fed_slot if turn.decode else sequence.read_slot
     assert slot is not None, "D9: there is no hidden row to draw from"
     return SampleRow(
         lane=sequence.lane,

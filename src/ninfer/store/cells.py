@@ -32,7 +32,7 @@ TRANSITIONS: dict[CellState, frozenset[CellState]] = {
     CellState.FREE: frozenset({CellState.RESERVED}),
     CellState.RESERVED: frozenset({CellState.FREE, CellState.FILLING}),
     CellState.FILLING: frozenset({CellState.LIVE, CellState.FREE}),
-    CellState.LIVE: frozenset({CellState.FREE}),
+    CellState.LIVE: frozenset({CellState.FREE, CellState.FILLING}),
 }
 
 
@@ -138,6 +138,17 @@ class CellPool:
         for cell in cells:
             self._move(cell, CellState.LIVE)
             self._filling_cells -= 1
+        self._epoch.advance()
+
+    def exchange(self, live: int, filling: int) -> None:
+        """The content of `filling` is complete and takes the place of `live`, which is void and will be filled again.
+
+        Nobody else owns or reads either of them.
+        """
+        assert self._refs[live] == self._refs[filling] == 1, f"V-03: cells {live} and {filling} are not one owner's"
+        self._move(live, CellState.FILLING)
+        self._move(filling, CellState.LIVE)
+        self.note_write(live)
         self._epoch.advance()
 
     def share(self, cell: int) -> None:

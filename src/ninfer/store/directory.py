@@ -111,6 +111,15 @@ class KvDirectory:
                 table.append(fresh[pool])
         self._reach_tokens = max(self._reach_tokens, tokens)
 
+    def detach_growth(self) -> list[tuple[Pool, PageId]]:
+        """What was grown beyond the frontier will not be committed: its pages pass to the caller, unfinished."""
+        assert self._writer_frontier is not None, "V-09: only the writer takes its growth back"
+        keep = self.coverage_tokens()
+        self._reach_tokens = keep
+        self._epoch.advance()
+        tables = self.tables.items()
+        return [(pool, page) for pool, table in tables for page in table.detach(_pages(pool, keep))]
+
     def commit(self, frontier: int) -> None:
         """The unit landed: [0, frontier) is complete."""
         assert self._writer_frontier is not None, "V-09: only the writer commits"

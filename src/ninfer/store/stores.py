@@ -22,7 +22,9 @@ class ContextStores:
 
     def __init__(self, facts: DeviceFacts, host_bytes: int = 0) -> None:
         self.epoch = Epoch()
-        self.slots = SlotPool(facts.slots, self.epoch)
+        self.run_ahead_slots = facts.run_ahead_slots
+        """Of the slots: workspace, held by Program for ever, no part of the capacity (settled decision 5)."""
+        self.slots = SlotPool(facts.slots + facts.run_ahead_slots, self.epoch)
         self.pages = {pool: PagePool(pool, facts.pages[pool], self.epoch) for pool in KV_POOLS if pool in facts.pages}
         self.reservations = Reservations(self.slots, self.pages)
         self.arena = HostArena(host_bytes, self.epoch)
@@ -35,7 +37,8 @@ class ContextStores:
     def capacity(self) -> Amounts:
         """Slots, pages and host bytes in all, scratch left out."""
         pools = {pool: pages.capacity for pool, pages in self.pages.items()}
-        return Amounts.of({Pool.STATE: self.slots.capacity, Pool.HOST: self.arena.capacity_bytes, **pools})
+        slots = self.slots.capacity - self.run_ahead_slots
+        return Amounts.of({Pool.STATE: slots, Pool.HOST: self.arena.capacity_bytes, **pools})
 
     def free(self) -> Amounts:
         """Slots and pages a reservation could take now; host bytes free in sum."""
@@ -45,7 +48,7 @@ class ContextStores:
     def unfilled(self) -> Amounts:
         """Slots and pages taken without complete content yet."""
         pools = {pool: pages.unfilled_cells for pool, pages in self.pages.items()}
-        return Amounts.of({Pool.STATE: self.slots.unfilled_cells, **pools})
+        return Amounts.of({Pool.STATE: self.slots.unfilled_cells - self.run_ahead_slots, **pools})
 
     def audit(self) -> None:
         """Each store is sound in itself; `audit_stores` compares them with their owners."""

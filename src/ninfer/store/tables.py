@@ -70,6 +70,15 @@ class PageTable:
             self.entries.truncate(count)
             self._filling = max(0, self._filling - (have - count))
 
+    def detach(self, count: int) -> list[PageId]:
+        """Give the unfinished pages beyond the first `count` to the caller; views of them stay as they are."""
+        pages = [PageId(page) for page in self.entries.view(count)]
+        assert len(pages) <= self._filling, "V-05: a finished page is detached"
+        self.entries.truncate(count)
+        self.entries.renew()
+        self._filling -= len(pages)
+        return pages
+
     def replace_last(self, page: PageId) -> None:
         """The copy of a shared tail page takes its place; the shared one loses this owner."""
         last = self.entries[len(self.entries) - 1]
