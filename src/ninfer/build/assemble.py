@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ninfer.base.pools import Pool
-from ninfer.config.geometry import read_geometry
+from ninfer.config.geometry import ModelGeometry, read_geometry
 from ninfer.config.options import EngineOptions
 from ninfer.device.cpu import CpuDevice
 from ninfer.device.cuda_support import find_gpu
@@ -20,7 +20,9 @@ from ninfer.engine.facade import Engine
 from ninfer.frontend.files import read_text_files, text_identity
 from ninfer.frontend.frontend import Frontend
 from ninfer.ports.device import BYTE_LAYOUT_VERSION
+from ninfer.sched.chunks import PrefillWork
 
+from .calibrate import calibrate_costs
 from .defaults import read_default_sampling
 from .measure import choose_threads
 from .parts import EngineParts, make_engine
@@ -70,6 +72,10 @@ def open_parts(options: EngineOptions, progress: Progress | None = None) -> Engi
         "state_bytes": device.facts.state_bytes,
         **device.plan.report(),
     }
+    host = device if device.host_bytes else None
+    costs = calibrate_costs(device, host, options.prefill_chunk_tokens)
+    plan["prefill_tokens_per_s"] = round(1 / costs.prefill_s_per_token)
+    plan["transfer_bytes_per_s"] = round(1 / costs.transfer_s_per_byte)
     return EngineParts(
         device=device,
         frontend=frontend,
@@ -78,8 +84,16 @@ def open_parts(options: EngineOptions, progress: Progress | None = None) -> Engi
         model_name=find_model_name(model_dir),
         plan=plan,
         default_sampling=sampling,
-        host=device if device.host_bytes else None,
+        costs=costs,
+        prefill_work=_prefill_work(device.geometry),
+        host=host,
     )
+
+
+def _prefill_work(geometry: ModelGeometry) -> PrefillWork:
+    """Work of prompt tokens in floating-point operations."""
+    alone = geometry.token_flops(0)
+    return PrefillWork(alone, geometry.token_flops(1) - alone)
 
 
 def _open_device(options: EngineOptions, vocab_tokens: int, progress: Progress | None) -> CpuDevice | CudaDevice:

@@ -63,13 +63,13 @@ def _time_mix(device: ThreadedDevice, lanes: int, threads: int, give_up_s: float
     """Seconds of one chunk and its share of decode steps; the steps alone when they take longer than `give_up_s`."""
     device.set_threads(threads)
     tokens = min(_CHUNK_TOKENS, PAGE_TOKENS * device.facts.pages[Pool.MAIN_KV])
-    steps_s = _STEPS_PER_CHUNK * _best_of(_STEPS, lambda: _run(device, UnitKind.DECODE, 1, min(2, lanes)))
+    steps_s = _STEPS_PER_CHUNK * best_of(_STEPS, lambda: run_on_idle(device, UnitKind.DECODE, 1, min(2, lanes)))
     if steps_s > give_up_s:
         return steps_s
-    return steps_s + _best_of(_CHUNKS, lambda: _run(device, UnitKind.PREFILL, tokens, 1))
+    return steps_s + best_of(_CHUNKS, lambda: run_on_idle(device, UnitKind.PREFILL, tokens, 1))
 
 
-def _best_of(count: int, work: Callable[[], None]) -> float:
+def best_of(count: int, work: Callable[[], None]) -> float:
     """Other work on the machine only adds time, so the shortest sample is the truest."""
     clock = SystemClock()
     begin = clock.now()
@@ -83,7 +83,7 @@ def _best_of(count: int, work: Callable[[], None]) -> float:
     return best
 
 
-def _run(device: Device, kind: UnitKind, tokens: int, row_count: int) -> None:
+def run_on_idle(device: Device, kind: UnitKind, tokens: int, row_count: int) -> None:
     """One unit from the empty state, and its draws. Each row has its own slot and its own first page."""
     width = pages_for(tokens)
     lanes = [LaneId(number) for number in range(row_count)]
