@@ -25,7 +25,7 @@ from ninfer.config.geometry import ModelGeometry
 from ninfer.kernels.gated_delta.triton_inputs import scan_inputs
 from ninfer.kernels.gated_delta.triton_scan import ScanTiles, scan_chunks
 from ninfer.kernels.gated_delta.triton_step import StepTiles, mix_step
-from ninfer.kernels.linear.triton_rows import RowTiles, multiply_parts
+from ninfer.kernels.linear.triton_rows import multiply_parts, multiply_rows, multiply_rows_gated
 from ninfer.kernels.paged_attention.triton_decode import attend_pages
 from ninfer.kernels.paged_attention.triton_prefill import PrefillTiles, attend_chunk_pages
 from ninfer.kernels.rmsnorm import RmsNorm
@@ -36,11 +36,6 @@ REHEARSAL = not torch.cuda.is_available()
 """On a CPU every variant runs once, in the interpreter, in FP32 and at small sizes; the figures mean nothing."""
 DEVICE = torch.device("cpu" if REHEARSAL else "cuda")
 BF16 = torch.float32 if REHEARSAL else torch.bfloat16
-ROW_TILES = [
-    RowTiles(outputs, inputs, parts, stages)
-    for outputs, inputs, stages in ((16, 256, 4), (32, 256, 3), (32, 128, 6), (64, 128, 4), (64, 256, 3))
-    for parts in (1, 2, 4, 8)
-]
 
 
 def replay_s(calls: Sequence[Callable[[], object]]) -> float:
@@ -112,12 +107,13 @@ def _measure_product(name: str, batch: int, weights: Sequence[Tensor], report: C
     outputs, inputs = weights[0].shape
     x = rand(batch, inputs)
     report(f"linear {name} b{batch} cublas", replay_s(over(lambda w: torch.mm(x, w.t()), weights)), size)
-    for tiles in ROW_TILES:
-        if (outputs > 8192) != (tiles.parts == 1):
-            continue
-        label = f"{tiles.outputs}x{tiles.inputs} p{tiles.parts} s{tiles.stages}"
-        product = partial(multiply_parts, x, tiles=tiles)
-        report(f"linear {name} b{batch} rows {label}", replay_s(over(product, weights)), size)
+    forms: dict[str, Callable[..., object]] = {"rows": partial(multiply_rows, x)}
+    if outputs <= 8192:
+        forms = {f"{parts} parts": partial(multiply_parts, x, parts=parts) for parts in (1, 2, 4, 8)}
+    if name == "gate_up":
+        forms["gated"] = partial(multiply_rows_gated, x)
+    for form, product in forms.items():
+        report(f"linear {name} b{batch} {form}", replay_s(over(product, weights)), size)
 
 
 def measure_attention(geometry: ModelGeometry, report: Callable[..., None]) -> None:

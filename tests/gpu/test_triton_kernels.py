@@ -17,8 +17,9 @@ from ninfer.kernels.gated_delta.triton_inputs import scan_inputs
 from ninfer.kernels.gated_delta.triton_scan import scan_chunks
 from ninfer.kernels.gated_delta.triton_step import StepTiles, mix_step
 from ninfer.kernels.linear import reference as linear_judge
-from ninfer.kernels.linear.triton_rows import RowTiles, multiply_parts
+from ninfer.kernels.linear.triton_rows import choose_parts, multiply_parts, multiply_rows, multiply_rows_gated
 from ninfer.kernels.moe import reference as moe_judge
+from ninfer.kernels.moe.triton_group import group_pairs
 from ninfer.kernels.moe.triton_step import choose_experts, run_experts, sum_experts
 from ninfer.kernels.paged_attention import reference as attention_judge
 from ninfer.kernels.paged_attention.triton_decode import attend_pages
@@ -99,14 +100,21 @@ def test_rows(dtype: torch.dtype, bound: float, batch: int, width: int, features
         normal(51, batch, width, dtype=dtype, device=device),
         normal(52, features, width, device=device).to(dtype),
     )
-    sums = multiply_parts(x, weight, RowTiles(16, 64, parts, 2, 4))
+    sums = multiply_parts(x, weight, parts)
     want = linear_judge.linear(x.cpu(), weight.cpu()).float()
     near(sums.sum(0), want, bound)
+    near(multiply_rows(x, weight), want, bound)
+    even = weight[: features // 2 * 2]
+    near(multiply_rows_gated(x, even), swiglu_judge.swiglu(linear_judge.linear(x.cpu(), even.cpu()).float()), bound)
     residual, offset = normal(53, batch, features, device=device), normal(54, features, device=device)
     before = residual.clone()
     normed = add_norm(residual, sums, make_norm(offset, 1.0), dtype)
     near(residual, before.cpu() + want, bound)
     near(normed, norm_judge.rmsnorm(residual.cpu(), 1 + offset.cpu(), EPS), bound)
+
+
+def test_parts_fill_the_chip_and_have_enough_to_read() -> None:
+    assert [choose_parts(*shape) for shape in ((12352, 2560), (2560, 4096), (2560, 9216), (257, 2048))] == [1, 4, 4, 4]
 
 
 # ---- attention ----------------------------------------------------------------------------------------------------
@@ -363,9 +371,20 @@ def test_experts(dtype: torch.dtype, bound: float, batch: int, device: torch.dev
     weights, ids = choose_experts(logits, experts, top_k)
     near(weights.sum(-1), torch.ones(batch), 1e-6)
     parts = run_experts(h, weights, ids, gate_up, down)
+    flipped = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in (gate_up, down)]
+    near(run_experts(h, weights, ids, *flipped), parts, bound)
     routed = logits[:, :experts].float().cpu()
     want = moe_judge.experts(h.cpu(), routed, top_k, gate_up.cpu(), down.cpu())
     near(parts.sum(1), want, bound)
     gate = logits[:, experts:]
     total = sum_experts(parts, shared, gate)
     near(total, want + gate.float().cpu().sigmoid() * shared.float().cpu(), bound)
+
+
+def test_pairs_are_grouped_by_expert_in_order(device: torch.device) -> None:
+    ids = torch.randint(0, 7, (700, 3), generator=torch.Generator().manual_seed(4)).to(torch.int32)
+    tokens, places, ends = (x.cpu() for x in group_pairs(ids.to(device), 9))
+    order = ids.flatten().long().argsort(stable=True)
+    assert torch.equal(tokens, order // 3)
+    assert torch.equal(order[places.flatten()], torch.arange(2100))
+    assert ends.tolist() == [int((ids <= expert).sum()) for expert in range(9)]

@@ -104,7 +104,7 @@ class CudaDevice:
         self._media: dict[int, Tensor] = {}
         self._journeys: dict[TransferId, Journey] = {}
         self._pending: list[_Pending] = []
-        self._arrival = threading.Event()
+        self._silence = threading.Event()
         self._next_id = 0
 
     @classmethod
@@ -173,7 +173,6 @@ class CudaDevice:
             journey = self._link.carry(copies)
         self._journeys[transfer] = journey
         self._pending.append(_Pending(journey.is_done, partial(self._land, transfer), journey.groups[-1].wait))
-        self._arrival.set()
         return transfer
 
     def submit_unit(self, batch: UnitBatch, after: Sequence[TransferId] = ()) -> UnitId:
@@ -199,7 +198,6 @@ class CudaDevice:
         """What has ended since the last poll, in order of submission; a transfer may be overtaken."""
         done: list[Completion] = []
         left: list[_Pending] = []
-        self._arrival.clear()
         with device_errors():
             for pending in self._pending:
                 if pending.is_done():
@@ -212,7 +210,7 @@ class CudaDevice:
     def wait(self, timeout_s: float) -> None:
         """Until the oldest submitted work is done; with none, until the time is over."""
         if not self._pending:
-            self._arrival.wait(timeout_s)
+            self._silence.wait(timeout_s)  # never set: whoever submits is who waits
             return
         with device_errors():
             self._pending[0].wait()
@@ -256,7 +254,6 @@ class CudaDevice:
 
     def _await(self, mark: Mark, tell: Callable[[], Completion]) -> None:
         self._pending.append(_Pending(mark.is_done, tell, mark.wait))
-        self._arrival.set()
 
     def _land(self, transfer: TransferId) -> Completion:
         del self._journeys[transfer]

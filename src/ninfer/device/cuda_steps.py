@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ninfer.base.pools import Pool
-from ninfer.kernels.linear import linear
+from ninfer.kernels.linear.few_rows import multiply_few
 from ninfer.models.fused import FusedModel, StepInputs
 from ninfer.models.hybrid import HybridModel
 from ninfer.ports.device import UnitRow
@@ -139,7 +139,7 @@ class HeadGraphs:
 
         def work() -> Tensor:
             rows = self._tail.index_select(0, slots)
-            logits = linear(rows, self._model.head)[:, : self._vocab]
+            logits = multiply_few(rows, self._model.head)[:, : self._vocab]
             wide = logits if logits.dtype == torch.float64 else logits.float()
             self.logits[batch] = wide
             return torch.cat([wide.argmax(-1), wide.sum().isfinite().long().view(1)])

@@ -18,6 +18,12 @@ from ninfer.kernels.gated_delta.triton_inputs import scan_inputs
 from ninfer.kernels.gated_delta.triton_scan import scan_chunks
 from ninfer.kernels.gated_delta.triton_step import mix_step
 from ninfer.kernels.linear import linear
+from ninfer.kernels.linear.few_rows import (
+    multiply_few,
+    multiply_few_gated,
+    multiply_few_parts,
+    multiply_few_whole,
+)
 from ninfer.kernels.moe.grouped import run_grouped
 from ninfer.kernels.moe.triton_step import choose_experts, run_experts, sum_experts
 from ninfer.kernels.paged_attention.triton_decode import attend_pages
@@ -74,7 +80,7 @@ class FusedModel:
             else:
                 delta = self._step_attention(layer.mixer, h, inputs, rotary)
             h = add_norm(x, delta, layer.mlp_norm, self._format)
-            delta = _dense(layer.mlp, h) if isinstance(layer.mlp, DenseMlp) else _step_sparse(layer.mlp, h)
+            delta = _step_dense(layer.mlp, h) if isinstance(layer.mlp, DenseMlp) else _step_sparse(layer.mlp, h)
         hidden = add_norm(x, delta, model.final_norm, self._format)
         shift_columns(mixed, states.conv, inputs.read, inputs.write)
         states.tail.index_copy_(0, inputs.write.long(), hidden)
@@ -104,7 +110,7 @@ class FusedModel:
 
     def _step_delta(self, mixer: GatedDelta, h: Tensor, inputs: StepInputs, y: Tensor) -> Tensor:
         states = self._memory.states
-        mixer.in_proj.multiply_into(y, h)
+        multiply_few(h, mixer.in_proj, y)
         out = mix_step(
             y,
             mixer.conv,
@@ -117,14 +123,14 @@ class FusedModel:
             inputs.read,
             inputs.write,
         )
-        return linear(out, mixer.out_proj)
+        return multiply_few_parts(out, mixer.out_proj)
 
     def _step_attention(self, mixer: Attention, h: Tensor, inputs: StepInputs, rotary: RotaryTables) -> Tensor:
         shape, kv = mixer.geometry, self._memory.kv
-        y = linear(h, mixer.in_proj)
+        y = multiply_few(h, mixer.in_proj)
         q, _ = place_heads(y, shape.heads, mixer.qk_norm, rotary, kv, mixer.layer, inputs.table, inputs.lengths)
         gates = y[:, (shape.heads + 2 * shape.kv_heads) * shape.head_dim :]
-        return linear(attend_pages(q, gates, kv, mixer.layer, inputs.table, inputs.lengths), mixer.out_proj)
+        return multiply_few_parts(attend_pages(q, gates, kv, mixer.layer, inputs.table, inputs.lengths), mixer.out_proj)
 
     def _scan_delta(self, mixer: GatedDelta, h: Tensor, run: PrefillPass) -> Tensor:
         shape = mixer.geometry
@@ -163,11 +169,16 @@ def _dense(mlp: DenseMlp, h: Tensor) -> Tensor:
     return linear(swiglu(linear(h, mlp.gate_up)), mlp.down)
 
 
+def _step_dense(mlp: DenseMlp, h: Tensor) -> Tensor:
+    return multiply_few_parts(multiply_few_gated(h, mlp.gate_up), mlp.down)
+
+
 def _step_sparse(mlp: SparseMlp, h: Tensor) -> Tensor:
-    logits, experts = linear(h, mlp.router), mlp.gate_up.shape[0]
+    logits, experts = multiply_few_whole(h, mlp.router), mlp.gate_up.shape[0]
     weights, ids = choose_experts(logits, experts, mlp.top_k)
     parts = run_experts(h, weights, ids, mlp.gate_up, mlp.down)
-    return sum_experts(parts, _shared(mlp, h), logits[:, experts:])
+    shared = multiply_few(multiply_few_gated(h, mlp.shared_gate_up), mlp.shared_down)
+    return sum_experts(parts, shared, logits[:, experts:])
 
 
 def _sparse(mlp: SparseMlp, h: Tensor) -> Tensor:

@@ -97,6 +97,13 @@ def list_tensor_shapes(geometry: ModelGeometry) -> dict[str, tuple[int, ...]]:
     return {name: place.shape for name, place in layout.places.items()}
 
 
+def _empty_experts(experts: int, inputs: int, outputs: int, dtype: torch.dtype) -> Tensor:
+    """[E, inputs, outputs]; on a GPU the inputs of one output lie together, on a CPU the outputs of one input."""
+    if torch.get_default_device().type == "cuda":
+        return torch.empty(experts, outputs, inputs, dtype=dtype).transpose(1, 2)
+    return torch.empty(experts, inputs, outputs, dtype=dtype)
+
+
 def _check_names(layout: _Layout, entries: dict[str, TensorEntry], model_dir: Path) -> None:
     missing = [name for name in layout.places if name not in entries]
     extra = [name for name in entries if name not in layout.places and not layout.is_skipped(name)]
@@ -254,8 +261,8 @@ class _Layout:
         moe, hidden = self.geometry.moe, self.geometry.hidden
         assert moe is not None
         router = self._linear({prefix + "gate.weight": moe.experts, prefix + "shared_expert_gate.weight": 1}, hidden)
-        gate_up = torch.empty(moe.experts, hidden, 2 * moe.inner, dtype=self._dtype)
-        down = torch.empty(moe.experts, moe.inner, hidden, dtype=self._dtype)
+        gate_up = _empty_experts(moe.experts, hidden, 2 * moe.inner, self._dtype)
+        down = _empty_experts(moe.experts, moe.inner, hidden, self._dtype)
         stacked = prefix + "experts.gate_up_proj"
         if stacked in self._entries or prefix + "experts.down_proj" in self._entries:
             self._copy(stacked, gate_up.transpose(1, 2))

@@ -13,6 +13,9 @@ import torch
 from torch import Tensor
 
 _LARGEST_FP16 = 65504.0
+_ALIGNED_FEATURES = 8
+"""On a GPU the result's rows are aligned to 16 bytes: with an odd count (a router's) a product takes several times
+as long."""
 _BLOCK_ELEMENTS = 1 << 24
 """Packing passes through FP32: larger weights are packed in blocks of output rows, so that little of it exists."""
 
@@ -32,7 +35,11 @@ class DenseWeight:
     def __init__(self, out_features: int, in_features: int, dtype: torch.dtype) -> None:
         self.out_features, self.in_features, self.dtype = out_features, in_features, dtype
         if dtype == torch.bfloat16:
-            self._matrix = torch.empty(out_features, in_features, dtype=dtype).t()
+            aligned = out_features
+            if torch.get_default_device().type == "cuda":
+                aligned = -(-out_features // _ALIGNED_FEATURES) * _ALIGNED_FEATURES
+            self._matrix = torch.empty(aligned, in_features, dtype=dtype).t()
+            self._matrix[:, out_features:].zero_()
         else:
             self._matrix = torch.empty(in_features, out_features, dtype=dtype)
         self._packed: tuple[torch.ScriptObject, ...] = ()
@@ -62,15 +69,21 @@ class DenseWeight:
         if self._packed:
             return torch.cat([torch.ops.quantized.linear_dynamic_fp16(x, block) for block in self._packed], -1)
         if x.dtype == self.dtype:
-            return torch.mm(x, self._matrix)
-        return torch.mm(x.to(self.dtype), self._matrix).to(x.dtype)
+            return self._cut(torch.mm(x, self._matrix))
+        return self._cut(torch.mm(x.to(self.dtype), self._matrix)).to(x.dtype)
 
-    def multiply_into(self, out: Tensor, x: Tensor) -> None:
-        """out [N, out] = x W^T for an unpacked weight; x and out in its format."""
-        torch.mm(x, self._matrix, out=out)
+    def find_rows(self) -> Tensor | None:
+        """[out, in] where the inputs of one output lie together in memory, not packed; else None."""
+        if self._packed or self.dtype != torch.bfloat16:
+            return None
+        return self.rows(0, self.out_features)
+
+    def _cut(self, y: Tensor) -> Tensor:
+        """Without the outputs that only fill up."""
+        return y if y.shape[1] == self.out_features else y[:, : self.out_features]
 
     def multiply_add_(self, target: Tensor, x: Tensor) -> Tensor:
         """target [N, out] += x W^T."""
-        if not self._packed and target.dtype == self.dtype:
+        if not self._packed and target.dtype == self.dtype and self._matrix.shape[1] == self.out_features:
             return target.addmm_(x, self._matrix)
         return target.add_(self.multiply(x))

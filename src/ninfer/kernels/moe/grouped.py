@@ -1,4 +1,4 @@
-"""The route of `moe` for many tokens on a GPU: tokens sorted by expert, two grouped products, nothing read back."""
+"""The route of `moe` for many tokens on a GPU: rows grouped by expert, two grouped products, nothing read back."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from torch.nn import functional
 
 from ninfer.kernels.swiglu.triton_swiglu import swiglu
 
+from .triton_group import group_pairs
 from .triton_step import choose_experts, gather_experts
 
 grouped_mm = getattr(functional, "grouped_mm", None) or torch._grouped_mm
@@ -18,13 +19,8 @@ def run_grouped(
     h: Tensor, logits: Tensor, top_k: int, gate_up: Tensor, down: Tensor, shared: Tensor, shared_gate: Tensor
 ) -> Tensor:
     """h [N, H] BF16, logits [N, >= E] -> FP32 [N, H]: routed experts + sigmoid(shared_gate) * shared."""
-    tokens, experts = h.shape[0], gate_up.shape[0]
-    weights, ids = choose_experts(logits, experts, top_k)
-    chosen, order = ids.flatten().sort(stable=True)
-    ends = torch.searchsorted(chosen, torch.arange(experts, dtype=torch.int32, device=h.device), right=True)
-    places = torch.empty_like(order)
-    places[order] = torch.arange(len(order), device=h.device)
-    ends = ends.to(torch.int32)
-    middle = swiglu(grouped_mm(h.index_select(0, order // top_k), gate_up, offs=ends))
+    weights, ids = choose_experts(logits, gate_up.shape[0], top_k)
+    tokens, places, ends = group_pairs(ids, gate_up.shape[0])
+    middle = swiglu(grouped_mm(h.index_select(0, tokens), gate_up, offs=ends))
     rows = grouped_mm(middle, down, offs=ends)
-    return gather_experts(rows, places.view(tokens, top_k), weights, shared, shared_gate)
+    return gather_experts(rows, places, weights, shared, shared_gate)

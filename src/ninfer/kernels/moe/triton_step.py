@@ -11,6 +11,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+_COLUMNS = 8
+
 
 def choose_experts(logits: Tensor, experts: int, top_k: int) -> tuple[Tensor, Tensor]:
     """logits [B, >= experts] -> (weights FP32 [B, top_k] with sum 1, ids int32 [B, top_k]); lower id among equals."""
@@ -24,21 +26,25 @@ def choose_experts(logits: Tensor, experts: int, top_k: int) -> tuple[Tensor, Te
 
 
 def run_experts(h: Tensor, weights: Tensor, ids: Tensor, gate_up: Tensor, down: Tensor) -> Tensor:
-    """h [B, H] -> weighted expert outputs FP32 [B, top_k, H]; gate_up [E, H, 2 * I], down [E, I, H] in h's format."""
+    """h [B, H] -> weighted expert outputs FP32 [B, top_k, H]; gate_up [E, H, 2 * I], down [E, I, H] in h's format.
+
+    Fast where the inputs of one output lie together in memory, as `models.weights` lays them on a GPU.
+    """
     batch, hidden = h.shape
     top_k, inner = ids.shape[1], down.shape[1]
     middle = torch.empty(batch * top_k, inner, dtype=h.dtype, device=h.device)
     parts = torch.empty(batch, top_k, hidden, dtype=torch.float32, device=h.device)
-    rows, columns = min(128, triton.next_power_of_2(hidden)), min(32, inner)
-    assert inner % columns == 0
-    _expert_up[(batch * top_k, inner // columns)](
-        h, ids, gate_up, middle, hidden, TOP_K=top_k, INNER=inner, ROWS=rows, COLUMNS=columns, num_warps=4
-    )
-    rows, columns = min(64, triton.next_power_of_2(inner)), min(64, hidden)
-    assert hidden % columns == 0
-    _expert_down[(batch * top_k, hidden // columns)](
-        middle, ids, weights, down, parts, hidden, INNER=inner, ROWS=rows, COLUMNS=columns, num_warps=4
-    )
+    shape = {"COLUMNS": _COLUMNS, "PRECISION": "ieee" if h.dtype == torch.float32 else "tf32"}
+    outputs = min(32, triton.next_power_of_2(inner))
+    _expert[(batch * top_k, triton.cdiv(inner, outputs))](
+        h, top_k, ids, weights, gate_up, *gate_up.stride(), middle, hidden, inner, GATED=True, OUTPUTS=outputs,
+        INPUTS=min(128, triton.next_power_of_2(hidden)), **shape, num_warps=4, num_stages=4,
+    )  # fmt: skip
+    outputs = min(64, triton.next_power_of_2(hidden))
+    _expert[(batch * top_k, triton.cdiv(hidden, outputs))](
+        middle, 1, ids, weights, down, *down.stride(), parts, inner, hidden, GATED=False, OUTPUTS=outputs,
+        INPUTS=min(128, triton.next_power_of_2(inner)), **shape, num_warps=4, num_stages=4,
+    )  # fmt: skip
     return parts
 
 
@@ -74,58 +80,52 @@ def _choose(logits, stride, weights, ids, experts, TOP_K: tl.constexpr, BLOCK: t
 
 
 @triton.jit
-def _expert_up(
-    h,
-    ids,
-    gate_up,
-    middle,
-    hidden,
-    TOP_K: tl.constexpr,
-    INNER: tl.constexpr,
-    ROWS: tl.constexpr,
-    COLUMNS: tl.constexpr,
-):
-    pair = tl.program_id(0)
-    expert = tl.load(ids + pair).to(tl.int64)
-    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
-    matrix = gate_up + expert * hidden * 2 * INNER
-    gate = tl.zeros([ROWS, COLUMNS], tl.float32)
-    up = tl.zeros([ROWS, COLUMNS], tl.float32)
-    for start in range(0, hidden, ROWS):
-        row = start + tl.arange(0, ROWS)
-        live = row < hidden
-        x = tl.load(h + pair // TOP_K * hidden + row, mask=live, other=0.0).to(tl.float32)[:, None]
-        place = row[:, None] * (2 * INNER) + column[None, :]
-        gate += x * tl.load(matrix + place, mask=live[:, None], other=0.0).to(tl.float32)
-        up += x * tl.load(matrix + place + INNER, mask=live[:, None], other=0.0).to(tl.float32)
-    g, u = tl.sum(gate, 0), tl.sum(up, 0)
-    tl.store(middle + pair * INNER + column, (g / (1.0 + tl.exp(-g)) * u).to(middle.dtype.element_ty))
-
-
-@triton.jit
-def _expert_down(
-    middle,
+def _expert(
+    x,
+    group,
     ids,
     weights,
-    down,
-    parts,
-    hidden,
-    INNER: tl.constexpr,
-    ROWS: tl.constexpr,
+    matrices,
+    expert_stride,
+    input_stride,
+    output_stride,
+    out,
+    width,
+    features,
+    GATED: tl.constexpr,
+    OUTPUTS: tl.constexpr,
+    INPUTS: tl.constexpr,
     COLUMNS: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):
+    """One pair and a tile of outputs: row pair // group of x times the pair's matrix. Gated: silu of the first half of
+    the outputs times the second; else times the pair's weight."""
     pair = tl.program_id(0)
-    expert = tl.load(ids + pair).to(tl.int64)
-    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
-    matrix = down + expert * INNER * hidden
-    total = tl.zeros([ROWS, COLUMNS], tl.float32)
-    for start in range(0, INNER, ROWS):
-        row = start + tl.arange(0, ROWS)
-        live = row < INNER
-        x = tl.load(middle + pair * INNER + row, mask=live, other=0.0).to(tl.float32)[:, None]
-        place = row[:, None] * hidden + column[None, :]
-        total += x * tl.load(matrix + place, mask=live[:, None], other=0.0).to(tl.float32)
-    tl.store(parts + pair.to(tl.int64) * hidden + column, tl.sum(total, 0) * tl.load(weights + pair))
+    matrix = matrices + tl.load(ids + pair).to(tl.int64) * expert_stride
+    feature = tl.program_id(1) * OUTPUTS + tl.arange(0, OUTPUTS)
+    mine = feature < features
+    only = tl.arange(0, COLUMNS) == 0  # a matrix instruction takes more columns than the one there is
+    first = matrix + feature[:, None] * output_stride
+    second = first + features * output_stride
+    total = tl.zeros([OUTPUTS, COLUMNS], tl.float32)
+    other = tl.zeros([OUTPUTS, COLUMNS], tl.float32)
+    for start in range(0, width, INPUTS):
+        at = start + tl.arange(0, INPUTS)
+        inside = at < width
+        tile = mine[:, None] & inside[None, :]
+        w = tl.load(first + at[None, :] * input_stride, mask=tile, other=0.0)
+        place = x + pair // group * width + at[:, None] + tl.zeros([1, COLUMNS], tl.int32)
+        values = tl.load(place, mask=inside[:, None] & only[None, :], other=0.0)
+        total = tl.dot(w, values, total, input_precision=PRECISION)
+        if GATED:
+            w = tl.load(second + at[None, :] * input_stride, mask=tile, other=0.0)
+            other = tl.dot(w, values, other, input_precision=PRECISION)
+    result = tl.sum(total, 1)
+    if GATED:
+        result = result / (1.0 + tl.exp(-result)) * tl.sum(other, 1)
+    else:
+        result = result * tl.load(weights + pair)
+    tl.store(out + pair.to(tl.int64) * features + feature, result.to(out.dtype.element_ty), mask=mine)
 
 
 @triton.jit
