@@ -42,7 +42,12 @@ SCHEMA = 1
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="File with the API key to use, as the server has it; NINFER_API_KEYS holds one as well.",
 )
-@click.option("--ignore-eos/--stop-at-eos", default=True, show_default=True, help="Ask for answers of full length.")
+@click.option(
+    "--full-length/--natural-length",
+    default=True,
+    show_default=True,
+    help="Ask for answers that use their whole budget (min_tokens), or leave their end to the model.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Write the run as a picture (SVG).")
 def command(**given: Any) -> int:
@@ -63,8 +68,8 @@ def command(**given: Any) -> int:
         seed=given["load_seed"],
     )
     fields: dict[str, Any] = {"model": given["model"], "temperature": 0}
-    if given["ignore_eos"]:
-        fields["ignore_eos"] = True
+    if given["full_length"]:
+        fields["min_tokens"] = shape.output_tokens
     before = client.fetch("/metrics")
     samples = drive(client, shape, given["concurrency"], fields)
     total = sum_up(samples, find_growth(before, client.fetch("/metrics")))
