@@ -50,6 +50,7 @@ class Bench:
         self.device, self.where, self.small = device, where, small
         self.copy_rate, self.matmul_rate = measure_ceilings(where, small)
         self.repeats = 2 if small else 5
+        self.submit_s = 0.0
 
     def row(self, lane: int, token_ids: array[int], start: int, *, fresh: bool = False) -> UnitRow:
         """Lane `lane` owns an equal share of the pages and slot lane + 1."""
@@ -80,7 +81,9 @@ class Bench:
 
     def step(self, fed: list[array[int]], batch: UnitBatch, params: SamplingParams = GREEDY) -> None:
         """One step of every lane, from token ids to token ids: what was drawn is what the next step feeds."""
+        begin = time.perf_counter()
         self.device.submit_unit(batch)
+        self.submit_s = time.perf_counter() - begin
         for ids, token in zip(fed, self.draw(len(fed), params), strict=True):
             ids[0] = token
 
@@ -112,6 +115,7 @@ class Bench:
             "gpu_ms": 1e3 * (gpu + head),
             "gpu_share_of_floor": floor / (gpu + head),
             "idle": 1 - (gpu + head) / seconds,
+            "submit_ms": 1e3 * self.submit_s,
         }
 
     def prefill(self, tokens: int, start: int = 0, repeats: int | None = None) -> Figures:

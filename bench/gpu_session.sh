@@ -8,9 +8,9 @@ for piece in "$@"; do
   begin=$(date +%s)
   name=${piece#*-}
   case $piece in
-    tests) timeout 70 python3 -m pytest tests/gpu -q -x --maxfail=12 -n 12 -p no:cacheprovider --durations=5 ;;
+    tests) timeout 75 python3 -m pytest tests/gpu -q -x --maxfail=12 -n 12 -p no:cacheprovider --durations=5 ;;
     ops-*) timeout 60 python3 -m bench.gpu_ops --geometry "$name" --json "$out/ops.jsonl" ;;
-    bench-*) timeout 80 python3 -m bench.gpu --geometry "$name" --max-context 33792 --lanes 8 --json "$out/rows.jsonl" \
+    bench-*) timeout 60 python3 -m bench.gpu --geometry "$name" --max-context 33792 --lanes 8 --json "$out/rows.jsonl" --profile \
       --rows decode:1:8192 decode:8:8192 sampled:8:8192 prefill:2048 prefill:8192 turn:512:32768 restore:32768 ;;
     linear-*) timeout 40 python3 -m bench.gpu_ops --geometry "$name" --only linear --json "$out/ops.jsonl" ;;
     profile-*) timeout 60 python3 -m bench.gpu --geometry "$name" --json "$out/rows.jsonl" --profile \
