@@ -100,7 +100,7 @@ def plant(patch: Path, root: Path) -> str | None:
     """Change the files under `root`; None, or which part of the patch does not apply.
 
     Line numbers do not count: a hunk's lines must stand in the file exactly once, context and all, or without the
-    outer lines of its context where those have changed.
+    outer lines of its context where those have changed; one line of context must be right.
     """
     hunks = list(read_hunks(patch.read_text()))
     if not hunks:
@@ -155,6 +155,8 @@ def _replace_once(lines: list[str], hunk: Hunk) -> list[str] | None:
     """With the whole context, or as much of it as leaves exactly one place; None: there is no such place."""
     front, behind = hunk.margins
     cuts = sorted(((a, b) for a in range(front + 1) for b in range(behind + 1)), key=lambda cut: (sum(cut), cut))
+    if front + behind:  # a line without any neighbour may be another one
+        cuts.remove((front, behind))
     for first, last in cuts:
         before = list(hunk.before[first : len(hunk.before) - last])
         after = hunk.after[first : len(hunk.after) - last]

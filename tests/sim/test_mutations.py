@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
 from scripts.mutants import ROOT, list_patches, plant, read_hunks
 
 
@@ -38,12 +37,12 @@ def test_a_hunk_is_found_by_its_lines_alone(tmp_path: Path) -> None:
     for text, expected in (
         ("zero\none\ntwo\nfour\n", "zero\none\nthree\nfour\n"),
         ("ONE\ntwo\nfour\n", "ONE\nthree\nfour\n"),
-        ("two\n", "three\n"),
+        ("one\ntwo\n4\n", "one\nthree\n4\n"),
         ("one\ntwo\n\ntwo\n", "one\nthree\n\ntwo\n"),
     ):
         code.write_text(text)
         assert plant(patch, tmp_path) is None
         assert code.read_text() == expected
-    for text in ("one\n2\nfour\n", "two\n\ntwo\n"):
+    for text in ("one\n2\nfour\n", "two\n", "one\ntwo\none\ntwo\n"):
         code.write_text(text)
         assert plant(patch, tmp_path) == "the patch does not apply: hunk 1 finds no one place in code.py"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ninfer.base.buffers import IntBuffer
-from ninfer.base.errors import DeviceFailure, Overloaded, QueueTimeout, RequestTimeout
+from ninfer.base.errors import DeviceFailure, Overloaded, QueueTimeout, RequestFailed, RequestTimeout
 from ninfer.engine.core import RequestHandle
 from ninfer.engine.draws import uniform
 from ninfer.ports.output import (
@@ -62,6 +62,10 @@ def expected_speech(ask: Ask) -> Speech:
     return Speech(tuple(tokens), tuple(tokens), text, FinishReason.LENGTH)
 
 
+class DeafCaller(Exception):
+    """A sink raised, although none may: it must cost nobody else anything (settled decision 12)."""
+
+
 @dataclass(slots=True, eq=False)
 class Caller:
     """One submitted request and everything heard of it."""
@@ -77,6 +81,17 @@ class Caller:
     cancel_due: int | None = None
     is_cancelled: bool = False
     pauses: int = 0
+
+    def hear(self, event: Event) -> None:
+        """The sink of the request."""
+        self.events.append(event)
+        if len(self.events) == self.ask.deaf_after:
+            raise DeafCaller(f"request {self.ticket} does not listen")
+
+    @property
+    def is_deaf(self) -> bool:
+        """Whether its sink has raised."""
+        return self.ask.deaf_after is not None and len(self.events) >= self.ask.deaf_after
 
     @property
     def ticket(self) -> int:
@@ -193,6 +208,8 @@ def _check_failure(caller: Caller, end: Failed, plan: FaultPlan, now_s: float, n
     if isinstance(error, QueueTimeout):
         assert caller.find_start() is None, f"N2: {name} had a lane and timed out in the queue"
         assert waited_s >= plan.queue_timeout_s, f"{name} timed out early"
+    elif isinstance(error, RequestFailed):
+        assert caller.is_deaf, f"{name} failed: {error}"
     elif isinstance(error, RequestTimeout):
         assert waited_s >= plan.request_timeout_s, f"{name} timed out early"
     else:

@@ -14,6 +14,8 @@ from enum import Enum
 from pathlib import Path
 
 from .counts import Counts
+from .device import SIM_PAGE_BYTES, SIM_STATE_BYTES
+from .faults import Site
 from .spec import WorldSpec, draw_world
 from .world import World
 
@@ -23,7 +25,7 @@ RECORDS = tuple(
 )
 """Whose types are counted. What callers and the simulated device keep is theirs."""
 
-REQUESTS_A_WORLD = 2500
+REQUESTS_A_WORLD = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +64,24 @@ def live_long(seed: int, requests: int) -> Iterator[LifeReport]:
 
 
 def stretch(spec: WorldSpec, requests: int) -> WorldSpec:
-    """The same world with more callers, at the same pace, that never ends early."""
+    """The same world with more callers, at the same pace, that never ends early; with a host arena and some faults."""
     workload = spec.workload
     arrival_cycles = max(1, workload.arrival_cycles) * requests // workload.requests
-    faults = replace(spec.faults, fail_submission=None, fail_copy=None, fail_landing=None)
+    faults = replace(
+        spec.faults,
+        fail_submission=None,
+        fail_copy=None,
+        fail_landing=None,
+        cancelled_share=max(0.1, spec.faults.cancelled_share),
+        host_failures=max(0.1, spec.faults.host_failures),
+        refused={site: max(0.1, spec.faults.refused.get(site, 0.0)) for site in Site},
+    )
     return replace(
         spec,
         cycles=100 * requests + 20 * arrival_cycles,
-        workload=replace(workload, requests=requests, arrival_cycles=arrival_cycles),
-        faults=replace(faults, cancelled_share=max(0.1, faults.cancelled_share)),
+        host_bytes=spec.host_bytes or spec.lanes * SIM_STATE_BYTES + sum(spec.pages.values()) * SIM_PAGE_BYTES,
+        workload=replace(workload, requests=requests, arrival_cycles=arrival_cycles, deaf_share=0.02),
+        faults=faults,
     )
 
 

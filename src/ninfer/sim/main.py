@@ -70,7 +70,7 @@ def run_alone(spec: WorldSpec, caller: Caller) -> None:
         faults=FaultPlan(),
     )
     world = World(roomy)
-    world.run_one(replace(caller.ask, cancel=None))
+    world.run_one(replace(caller.ask, cancel=None, deaf_after=None))
     alone = world.callers[0]
     said, together = alone.said(), caller.said()
     if caller.is_whole:

@@ -37,12 +37,13 @@ class WorldSpec:
     """Cycles from one audit to the next."""
     workload: WorkloadSpec
     faults: FaultPlan
+    max_gap_s: float | None = None
 
 
 def draw_world(seed: int) -> WorldSpec:
     """1 to 8 lanes, 16 to 400 pages, 100 to 600 cycles; most worlds reclaim and many pause."""
     chance = random.Random(f"world {seed}")
-    lanes = chance.randint(1, 8)
+    lanes = chance.choice((1, 2, 3, 4, 4, 5, 6, 7, 8))
     most_pages = chance.choice((24, 24, 48, 48, 100, 100, 200, 400))
     pages = chance.randint(16, most_pages)
     max_context = max(256, int(pages * PAGE_TOKENS * chance.choice((0.3, 0.6, 1.0))))
@@ -73,6 +74,7 @@ def draw_world(seed: int) -> WorldSpec:
         pages=pools,
         max_context=max_context,
         chunk_tokens=chance.choice(chunks),
+        max_gap_s=chance.choice((None, None, 0.002, 0.02)),
         longest_run=longest_run,
         host_bytes=_draw_host(chance, lanes, pages),
         max_queue=chance.choice((4, 64, 64, 64)),

@@ -63,6 +63,8 @@ class Ask:
     session: str | None = None
     logprobs: int | None = None
     cancel: CancelPlan | None = None
+    deaf_after: int | None = None
+    """The caller's sink raises at this event, as none should."""
     owner: int = -1
     """The caller that waits for the reply."""
 
@@ -85,6 +87,7 @@ class WorkloadSpec:
     sampled_share: float
     cancelled_share: float
     burst: float
+    deaf_share: float = 0.0
 
 
 @dataclass(slots=True)
@@ -193,6 +196,8 @@ class Workload:
 
     def _opening(self, kind: Kind) -> list[int]:
         chance = self._chance
+        if kind is Kind.LONG and chance.random() < 0.15:  # all that there can be
+            return self._filler(self._spec.max_context - chance.choice((1, 2, 30)))
         if kind is Kind.LONG:
             return self._filler(self._length(2.0))
         opening: list[int] = []
@@ -209,7 +214,7 @@ class Workload:
         if caller.kind is Kind.RAW:
             recovery = len(prompt)
         elif caller.kind is Kind.LONG:
-            prompt += self._filler(chance.randint(0, 40))
+            prompt += self._filler(min(chance.randint(0, 40), spec.max_context - 1 - len(prompt)))
             recovery = 0
         else:
             closes = caller.kind is Kind.CLOSURE and chance.random() < 0.4
@@ -247,17 +252,17 @@ class Workload:
         chance, spec = self._chance, self._spec
         room = spec.max_context - len(prompt)
         budget = min(room, 1 + int(chance.expovariate(1 / spec.mean_output_tokens)))
-        if chance.random() < 0.05:
-            budget = min(room, 1)
+        if chance.random() < 0.06:
+            budget = chance.choice((1, 1, room))
         params = SamplingParams(temperature=0.0)
         if chance.random() < spec.sampled_share:
             penalty = chance.choice((0.0, 0.5))
             params = SamplingParams(temperature=1.0, seed=chance.randrange(1 << 40), presence_penalty=penalty)
         strings: tuple[str, ...] = ()
-        if chance.random() < 0.15:
+        if chance.random() < 0.3:
             strings = tuple(letter(chance.randrange(VOCAB_TOKENS)) for _ in range(chance.randint(1, 12)))
             if chance.random() < 0.7:  # many beginnings, so that text is held back often
-                starts = chance.sample(range(VOCAB_TOKENS), 200)
+                starts = chance.sample(range(VOCAB_TOKENS), 400)
                 strings += tuple(letter(start) + letter(chance.randrange(VOCAB_TOKENS)) for start in starts)
         return Ask(
             kind=kind,
@@ -272,6 +277,7 @@ class Workload:
             session=f"session {owner}" if owner >= 0 and chance.random() < 0.3 else None,
             logprobs=chance.randint(0, 3) if chance.random() < 0.1 else None,
             cancel=self._draw_cancel(),
+            deaf_after=chance.randint(1, 6) if chance.random() < spec.deaf_share else None,
             owner=owner,
         )
 
@@ -280,7 +286,7 @@ class Workload:
         if chance.random() >= self._spec.cancelled_share:
             return None
         phase = chance.choice((None, "queued", "binding", "prefill", "decode", "decode", "paused"))
-        return CancelPlan(phase, int(chance.expovariate(1 / 6)))
+        return CancelPlan(phase, int(chance.expovariate(1 / 6)) if chance.random() < 0.7 else 0)
 
     def _keep(self, ask: Ask) -> Ask:
         self._asked = [*self._asked[1 - REMEMBERED_ASKS :], ask]
@@ -322,7 +328,7 @@ def draw_workload(
     `units`: how many the device may be asked for, about half of them prefill. `mean_run`: tokens of a draw.
     """
     requests = min(chance.randint(5, 60), max(5, int(units / 2)))
-    crowding = chance.choice((0.4, 0.8, 1.2, 1.8, 2.5)) * chance.uniform(0.8, 1.2)
+    crowding = chance.choice((0.5, 1.0, 1.5, 2.0, 3.0)) * chance.uniform(0.8, 1.2)
     share = min(pool_tokens * crowding / lanes, 0.8 * max_context)
     most_output = max(4.0, mean_run * units * min(lanes, requests) / requests)
     mean_output = min(share * chance.uniform(0.2, 0.8), most_output, 400.0)
@@ -340,5 +346,6 @@ def draw_workload(
         think_cycles=chance.choice((2, 10, 60)),
         sampled_share=chance.choice((0.0, 0.4, 1.0)),
         cancelled_share=cancelled_share,
+        deaf_share=chance.choice((0.0, 0.0, 0.0, 0.1)),
         burst=chance.choice((0.0, 0.3, 0.8)),
     )

@@ -30,7 +30,7 @@ from ninfer.resource.manager import ResourceManager
 from ninfer.resource.reclaim import Right
 from ninfer.sched.members import Members
 
-from .check import Caller, check_caller
+from .check import Caller, DeafCaller, check_caller
 from .counts import Counts
 from .device import SimDevice
 from .spec import WorldSpec
@@ -124,6 +124,7 @@ class World:
             queue_timeout_s=spec.faults.queue_timeout_s,
             request_timeout_s=spec.faults.request_timeout_s,
             audit_every_cycles=spec.audit_every,
+            max_gap_s=spec.max_gap_s,
         )
         self._state = EngineState(settings, program, self._resources, self._clock, Members(spec.lanes))
         self._core = EngineCore(
@@ -206,7 +207,7 @@ class World:
                 min_tokens=ask.min_tokens,
                 stop=ask.stop_strings,
                 logprobs=ask.logprobs,
-                sink=caller.events.append,
+                sink=caller.hear,
             )
         except Overloaded as error:
             if self._listener is not None:
@@ -374,7 +375,7 @@ class World:
 
 
 class _Contained(logging.Handler):
-    """Keeps the first error that the engine contained: in a world none is expected."""
+    """Keeps the first error that the engine contained; only those of deaf callers are expected."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -382,8 +383,9 @@ class _Contained(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Take the exception of a log record."""
-        if self.first is None:
-            self.first = getattr(record, "error", None)
+        error = getattr(record, "error", None)
+        if self.first is None and not isinstance(error, DeafCaller):
+            self.first = error
 
 
 def _plan(caller: Caller) -> InputPlan:
