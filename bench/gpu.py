@@ -41,6 +41,7 @@ from ninfer.ports.sampling import SamplingParams
 
 Figures = dict[str, float | str | int]
 GREEDY = SamplingParams(temperature=0.0)
+SAMPLED = SamplingParams(temperature=0.7, top_k=20, top_p=0.8)
 
 
 class Bench:
@@ -220,33 +221,22 @@ def _time(work: Callable[[], object]) -> float:
     return statistics.median(times[3:])
 
 
-def run_row(bench: Bench, name: str, *, profile: bool) -> Figures:
-    """One row by its name."""
+def find_row(bench: Bench, name: str) -> tuple[Callable[[], Figures], Callable[[], object]]:
+    """By the row's name: what measures it, and one run of its work for a profile."""
     kind, *numbers = name.split(":")
     counts = [int(number) for number in numbers]
     match kind, counts:
-        case "decode", [lanes, context]:
-            figures = bench.decode(lanes, context)
+        case (("decode" | "sampled"), [lanes, context]):
+            params = GREEDY if kind == "decode" else SAMPLED
             fed, batch = bench.prepare_steps(lanes, context)
-            work: Callable[[], object] = partial(bench.step, fed, batch)
-        case "sampled", [lanes, context]:
-            params = SamplingParams(temperature=0.7, top_k=20, top_p=0.8)
-            figures = bench.decode(lanes, context, params)
-            fed, batch = bench.prepare_steps(lanes, context)
-            work = partial(bench.step, fed, batch, params)
+            return partial(bench.decode, lanes, context, params), partial(bench.step, fed, batch, params)
         case "prefill", [count]:
-            figures = bench.prefill(count)
-            work = partial(bench.prefill, count, repeats=0)
+            return partial(bench.prefill, count), partial(bench.prefill, count, repeats=0)
         case "turn", [count, start]:
-            figures = bench.prefill(count, start)
-            work = partial(bench.prefill, count, start, repeats=0)
+            return partial(bench.prefill, count, start), partial(bench.prefill, count, start, repeats=0)
         case "restore", [count]:
-            return bench.restore(count)
-        case _:
-            raise ValueError(f"no such row: {name}")
-    if profile:
-        bench.profile(work, name)
-    return figures
+            return partial(bench.restore, count), partial(bench.restore, count)
+    raise ValueError(f"no such row: {name}")
 
 
 def main() -> int:
@@ -281,10 +271,13 @@ def main() -> int:
     failed = 0
     for name in chosen.rows:
         try:
-            tell({**common, "row": name, **run_row(bench, name, profile=chosen.profile)}, chosen.json)
+            measure, _ = find_row(bench, name)
+            tell({**common, "row": name, **measure()}, chosen.json)
         except Exception as error:
             failed += 1
             tell({**common, "row": name, "error": f"{type(error).__name__}: {error}"[:500]}, chosen.json)
+    for name in chosen.rows if chosen.profile else ():  # afterwards: a profiler slows the launches that follow it
+        bench.profile(find_row(bench, name)[1], name)
     return 1 if failed else 0
 
 
