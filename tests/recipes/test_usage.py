@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -112,5 +113,6 @@ def test_a_pause_never_takes_progress_back(tight: Live) -> None:
 @pytest.mark.parametrize("path", [CHAT_PATH, COMPLETIONS_PATH])
 def test_no_output_at_all_is_refused(append: Live, path: str) -> None:
     """USE-04: max_tokens 0 is a 400 that names the field."""
-    answer = append.post(path, {"messages": [user("X")], "prompt": "X", "max_tokens": 0})
+    asked: dict[str, Any] = {"messages": [user("X")]} if path == CHAT_PATH else {"prompt": "X"}
+    answer = append.post(path, {**asked, "max_tokens": 0})
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, "max_tokens")

@@ -84,6 +84,8 @@ class LossReport:
     deepest_point: int
     chosen_point: int
     reason: str
+    deepest_kv: int = 0
+    """Up to where KV of the same tokens is kept: beyond `deepest_point` there is KV, but no state to go on from."""
 
 
 @dataclass(frozen=True, slots=True)

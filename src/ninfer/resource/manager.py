@@ -201,15 +201,18 @@ class ResourceManager:
     def explain(self, history: History, limit: int, source: Source) -> LossReport:
         """Why `source` was not deeper (settled decision 14). Ask before it is adopted."""
         recent = sorted(self._records.values(), key=lambda record: -record.last_used)[:MATCHED_RECORDS]
-        matches = (record.history.match(history.tokens, history.digests) for record in recent)
+        matched = [(record, record.history.match(history.tokens, history.digests)) for record in recent]
         chosen = source.quote.frontier
         deepest_point = max(chosen, next((frontier for _, frontier in self._find_exact(history, limit)), 0))
-        deepest_match = min(limit, max(matches, default=0))
+        deepest_match = min(limit, max((match for _, match in matched), default=0))
+        kept = (min(match, max(record.frontiers.values(), default=0)) for record, match in matched)
+        deepest_kv = min(limit, max(kept, default=0))
         return LossReport(
             deepest_token_match=max(deepest_match, deepest_point),
             deepest_point=deepest_point,
             chosen_point=chosen,
             reason=_reason(deepest_match, deepest_point, chosen),
+            deepest_kv=max(deepest_kv, deepest_point),
         )
 
     def facts(self) -> CacheFacts:

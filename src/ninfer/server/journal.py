@@ -47,6 +47,7 @@ class RequestRecord:
     output_tokens: int | None = None
     path: str | None = None
     deepest_token_match: int | None = None
+    deepest_kv: int | None = None
     deepest_point: int | None = None
     loss: str | None = None
     queued_s: float | None = None
@@ -72,7 +73,7 @@ class RequestRecord:
         self.cached_tokens = start.cached_tokens
         self.path = start.restore_path.value
         self.deepest_token_match = start.loss.deepest_token_match
-        self.deepest_point = start.loss.deepest_point
+        self.deepest_kv, self.deepest_point = start.loss.deepest_kv, start.loss.deepest_point
         self.loss = "none" if _is_full_hit(start.loss) else start.loss.reason or None
 
     def note_end(self, usage: Usage, timings: Timings) -> None:

@@ -226,9 +226,11 @@ def test_the_loss_report_names_the_first_difference() -> None:
     changed[150] += 1
     report = engine.ask(changed, 5, recovery=290).start.loss
     assert (report.deepest_token_match, report.deepest_point, report.chosen_point) == (150, 0, 0)
+    assert report.deepest_kv == 150, "KV is there, a state is not"
     assert report.reason == "no_point_at_match"
     hit = engine.ask(first.prompt, 5, recovery=290).start.loss
     assert (hit.deepest_token_match, hit.deepest_point, hit.chosen_point) == (300, 290, 290)
+    assert hit.deepest_kv == 300
 
 
 def scenario(seed: int) -> Iterator[tuple[str, int]]:
