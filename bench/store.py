@@ -1,7 +1,7 @@
 """Accounting on the control thread: forks, permits and whole decode cycles of Program, without any device work.
 
-The device here answers at once and computes nothing, so that what remains is the bookkeeping. Times are the thread's own
-work, whatever else the machine does.
+The device here answers at once and computes nothing, so that what remains is the bookkeeping. Times are those of the
+thread's own work, whatever else the machine does.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from ninfer.base.ids import Handle
 from ninfer.base.outcome import Shortfall
 from ninfer.base.pools import DEVICE_POOLS, Pool
 from ninfer.ports.native import Demoting
+from ninfer.resource.continuation import Continuation
 from ninfer.resource.reclaim import Right
 
 from .request import Phase, Request
@@ -47,6 +48,27 @@ def make_room(
     if asker.phase is not Phase.QUEUED and _revoke_youngest(state, asker, pool):
         return Room.MADE
     return Room.NONE
+
+
+def make_capture_room(state: EngineState, shortfall: Shortfall, record: Continuation, gain_tokens: int) -> bool:
+    """A slot for an optional save, now or not at all. What can leave for the host is not deleted for it (E2, I10)."""
+    keep = frozenset(record.points())
+    room = Room.COMING if state.is_coming(shortfall.pool) else _demote(state, shortfall, Right.CAPTURE, keep)
+    if room is not Room.NONE:
+        return room is Room.MADE
+    return state.resources.reclaim(shortfall, Right.CAPTURE, keep, gain_tokens)
+
+
+def prepare_capture(state: EngineState, request: Request) -> None:
+    """A save lies ahead and no slot is free: what can leave for the host begins to, so that one is in time (E2, J8)."""
+    record = request.record
+    if record is None or not state.resources.keeps_points or not state.has_host:
+        return
+    if request.find_capture(request.prompt_tokens) is None or state.recovering == request.ticket:
+        return
+    free = state.program.occupancy().free.state
+    if free == 0 and record.input_point is None:
+        _demote(state, Shortfall(Pool.STATE, 1, free), Right.CAPTURE, frozenset(record.points()))
 
 
 def make_host_room(state: EngineState, asker: Request, shortfall: Shortfall) -> bool:
@@ -109,7 +131,7 @@ def _demote(state: EngineState, shortfall: Shortfall, right: Right, keep: frozen
         outcome = program.demote(actions[0], most=gap)
         if isinstance(outcome, Shortfall):
             host_tries -= 1
-            if not host_tries or not state.resources.free_host(outcome, keep, actions[0]):
+            if right is Right.CAPTURE or not host_tries or not state.resources.free_host(outcome, keep, actions[0]):
                 return Room.NONE
             continue
         state.counters.demotions += 1

@@ -15,6 +15,7 @@ from ninfer.ports.native import BindDone, PrefillDone, RunDone
 
 from .failure import Endings
 from .request import Interrupt, Phase, Request
+from .room import prepare_capture
 from .state import EngineState
 from .transfers import Transfers
 
@@ -105,6 +106,7 @@ class Settlement:
         state.binding = None
         request.enter(Phase.DECODE if request.is_prefilled else Phase.PREFILL)
         state.queue.note_capacity()
+        prepare_capture(state, request)
 
     def _settle_prefill(self, request: Request, done: PrefillDone) -> None:
         state, publication = self._state, request.publication

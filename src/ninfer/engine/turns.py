@@ -20,7 +20,7 @@ from .draws import uniform
 from .failure import Endings
 from .pause import may_pause
 from .request import Phase, Request
-from .room import Room, make_room, revoke_at_last
+from .room import Room, make_capture_room, make_room, revoke_at_last
 from .state import EngineState
 
 
@@ -213,10 +213,8 @@ class Turns:
             return None
         assert request.sequence is not None
         shortfall = state.program.reserve_capture(request.sequence, capture, outdated)
-        if shortfall is not None:
-            gain = capture.frontier - reached
-            if state.resources.reclaim(shortfall, Right.CAPTURE, frozenset(record.points()), gain):
-                shortfall = state.program.reserve_capture(request.sequence, capture, outdated)
+        if shortfall is not None and make_capture_room(state, shortfall, record, capture.frontier - reached):
+            shortfall = state.program.reserve_capture(request.sequence, capture, outdated)
         if shortfall is not None:
             request.saves_on_host = capture.frontier == chunk_end
             return None
