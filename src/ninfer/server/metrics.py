@@ -103,13 +103,10 @@ class RequestTally:
 def render_engine(report: EngineReport, load: HealthFacts | None) -> Iterator[Metric]:
     """Families of the engine itself. Totals include requests under way."""
     if load is not None:
-        for name, value in (
-            ("lanes", load.lanes),
-            ("running", load.residents),
-            ("waiting", load.waiting),
-            ("paused", load.paused),
-        ):
-            yield GaugeMetricFamily(f"ninfer_{name}", f"Requests {name}." if name != "lanes" else "Lanes.", value)
+        yield GaugeMetricFamily("ninfer_lanes", "Requests that can run at once.", load.lanes)
+        yield GaugeMetricFamily("ninfer_running", "Requests with a lane.", load.residents)
+        yield GaugeMetricFamily("ninfer_waiting", "Requests that never had a lane.", load.waiting)
+        yield GaugeMetricFamily("ninfer_paused", "Requests that lost theirs.", load.paused)
     for name, total in report.counters.items():
         yield CounterMetricFamily(f"ninfer_{name}", f"Total of {name.replace('_', ' ')}.", total)
     capacity = GaugeMetricFamily("ninfer_pool_capacity", "Slots, pages or bytes of a pool.", labels=("pool",))
