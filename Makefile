@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q install -c constraints.txt
 ARGS ?=
 
-.PHONY: help demo test check fix bench sim mutants leaks soak clean
+.PHONY: help demo test check fix bench sim mutants leaks soak pressure clean
 
 help:
 	@echo "make demo [SEED=n]  serve the bundled model and hold checked conversations through it"
@@ -20,6 +20,7 @@ help:
 	@echo "make mutants        plant small faults into a copy; simulator and state machines must find each"
 	@echo "make leaks          serve 10,000 simulated requests and count what is left of them"
 	@echo "make soak [SECONDS=n SEED=n]  overload a server, clients that leave included; check every answer and record"
+	@echo "make pressure [SEED=n]  200 mixed requests under pressure, alone and without a cache: the same token for token"
 	@echo "make bench          print the speed and memory figures"
 
 # torch first: a later requirement then finds it in place and brings no other build of it.
@@ -66,6 +67,9 @@ leaks: $(VENV)/dev.stamp
 
 soak: $(VENV)/dev.stamp
 	$(BIN)/python -m bench.soak --seconds $(SECONDS) --seed $(SEED)
+
+pressure: $(VENV)/dev.stamp
+	OMP_NUM_THREADS=1 $(BIN)/python -m bench.pressure --seed $(SEED) $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
