@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from ninfer.kernels.page_copy.triton_move import list_pieces, move_pieces
+from ninfer.kernels.page_copy.triton_move import list_blocks, move_blocks
 from ninfer.ports.device import HostCopy
 
 from .cuda_timeline import Mark, Timeline
@@ -48,26 +48,25 @@ class CudaLink:
         saves = list(self._groups.list_saves(copies))
         if saves:
             with self._out.use():
-                pieces = self._send(saves, kept, to_host=True)
-                move_pieces(self._device, self._host, pieces)
+                self._move(saves, kept, to_host=True)
         saved = self._out.mark()
         marks = []
         with self._in.use():
             for group in range(self._groups.count):
                 moves = list(self._groups.list_restores(copies, group))
                 if moves:
-                    pieces = self._send(moves, kept, to_host=False)
-                    move_pieces(self._host, self._device, pieces)
+                    self._move(moves, kept, to_host=False)
                 marks.append(self._in.mark())
         return Journey(tuple(marks), saved, tuple(kept))
 
-    def _send(self, moves: Sequence[Move], kept: list[Tensor], *, to_host: bool) -> Tensor:
+    def _move(self, moves: Sequence[Move], kept: list[Tensor], *, to_host: bool) -> None:
         if to_host:
-            table = list_pieces([(move.arena_offset, move.host_offset, move.length) for move in moves])
+            table = list_blocks([(move.arena_offset, move.host_offset, move.length) for move in moves])
         else:
-            table = list_pieces([(move.host_offset, move.arena_offset, move.length) for move in moves])
+            table = list_blocks([(move.host_offset, move.arena_offset, move.length) for move in moves])
         if self._device.is_cuda:
             table = table.pin_memory()
         sent = table.to(self._device.device, non_blocking=True)
         kept += (table, sent)
-        return sent
+        source, target = (self._device, self._host) if to_host else (self._host, self._device)
+        move_blocks(source, target, sent, max(move.length for move in moves))

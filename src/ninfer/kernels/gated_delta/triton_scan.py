@@ -1,7 +1,7 @@
 """Triton route of the scan: chunks of 64 tokens, prepared all at once, then a short chain over chunks.
 
 With G the running sum of log_decay inside a chunk, the errors u solve (I + A) u = beta v - beta exp(G) k S0,
-A[i, j] = beta_i (k_i . k_j) exp(G_i - G_j) for j < i. The first kernel inverts I + A by substitution in blocks (powers
+A[i, j] = beta_i (k_i . k_j) exp(G_i - G_j) for j < i. The first kernel inverts I + A by forward substitution (powers
 of A may be huge where its inverse is not) and leaves U = (I + A)^-1 beta v, W = (I + A)^-1 beta exp(G) k and the
 masked products of queries and keys. The second carries S [Dk, part of Dv] in FP32 registers from chunk to chunk:
 u = U - W S; o = exp(G) q S + inner u; S = exp(G_end) S + (exp(G_end - G) k)^T u.
@@ -21,7 +21,6 @@ from torch import Tensor
 from .inputs import DeltaInputs
 
 CHUNK_TOKENS = 64
-_BLOCK = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +83,7 @@ def _scan_piece(
     }
     _solve_chunk[(chunks, value_heads)](
         q, k, v, inputs.log_decay[start:stop], inputs.beta[start:stop], solved, carried, inner, total, tokens,
-        **shape, BLOCK=_BLOCK, num_warps=4,
+        **shape, num_warps=4,
     )  # fmt: skip
     part = min(tiles.part, width)
     _chain_chunks[(value_heads, width // part)](
@@ -92,33 +91,6 @@ def _scan_piece(
         states.stride(0), 0 if read_slot is None else read_slot, write_slot, tokens,
         HAS_STATE=read_slot is not None, PART=part, **shape, num_warps=tiles.warps, num_stages=tiles.stages,
     )  # fmt: skip
-
-
-@triton.jit
-def _invert(system, SIDE: tl.constexpr, BLOCK: tl.constexpr, PRECISION: tl.constexpr):
-    """(I + A)^-1 for a strictly lower A [SIDE, SIDE]: diagonal blocks by forward substitution, all at once; then twice
-    the size at a time, since [[P, 0], [Q, R]]^-1 = [[P', 0], [-R' Q P', R']] with P', R' the inverses."""
-    COUNT: tl.constexpr = SIDE // BLOCK
-    at, number = tl.arange(0, BLOCK), tl.arange(0, COUNT)
-    mine = (number[:, None] == number[None, :])[:, None, :, None]
-    blocks = -tl.sum(tl.where(mine, tl.reshape(system, [COUNT, BLOCK, COUNT, BLOCK]), 0.0), 2)
-    for i in range(1, BLOCK):
-        here = (at == i)[None, :, None]
-        row = tl.sum(tl.where(here, blocks, 0.0), 1)
-        row = row + tl.sum(row[:, :, None] * blocks, 1)
-        blocks = tl.where(here, row[:, None, :], blocks)
-    blocks += tl.where((at[:, None] == at[None, :])[None, :, :], 1.0, 0.0)
-    inverse = tl.reshape(tl.where(mine, blocks[:, :, None, :], 0.0), [SIDE, SIDE])
-    inside = tl.arange(0, SIDE)
-    side: tl.constexpr = BLOCK
-    for _ in tl.static_range(COUNT.bit_length() - 1):
-        pair = (inside // (2 * side))[:, None] == (inside // (2 * side))[None, :]
-        apart = (inside // side)[:, None] != (inside // side)[None, :]
-        between = tl.where(pair & apart, system, 0.0)
-        between = tl.dot(inverse, between, input_precision=PRECISION)
-        inverse -= tl.dot(between, inverse, input_precision=PRECISION)
-        side = 2 * side
-    return inverse
 
 
 @triton.jit(do_not_specialize=["tokens"])
@@ -137,7 +109,6 @@ def _solve_chunk(
     VALUE_HEADS: tl.constexpr,
     WIDTH: tl.constexpr,
     CHUNK: tl.constexpr,
-    BLOCK: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
     chunk, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
@@ -156,7 +127,12 @@ def _solve_chunk(
     # exp only of differences that are <= 0: above the diagonal they are positive and may overflow
     ratio = tl.exp(tl.where(below, decay[:, None] - decay[None, :], 0.0))
     system = tl.dot(keys, tl.trans(keys), input_precision=PRECISION) * ratio * strength[:, None]
-    inverse = _invert(tl.where(below, system, 0.0), CHUNK, BLOCK, PRECISION).to(keys.dtype)
+    inverse = tl.where(below, -system, 0.0)
+    for i in range(1, CHUNK):
+        row = tl.sum(tl.where((inside == i)[:, None], inverse, 0.0), 0)
+        row = row + tl.sum(row[:, None] * inverse, 0)
+        inverse = tl.where((inside == i)[:, None], row[None, :], inverse)
+    inverse = (inverse + tl.where(same, 1.0, 0.0)).to(keys.dtype)
     values = tl.load(v + place, mask=live[:, None], other=0.0).to(tl.float32) * strength[:, None]
     u = tl.dot(inverse, values.to(keys.dtype), input_precision=PRECISION)
     tl.store(solved + place, u.to(solved.dtype.element_ty), mask=live[:, None])

@@ -10,6 +10,9 @@ from ninfer.kernels.swiglu.triton_swiglu import swiglu
 from .dense import DenseWeight
 from .triton_rows import multiply_parts, multiply_rows, multiply_rows_gated
 
+_GATED_BYTES = 200_000_000
+"""Of a gate|up weight: above, two kernels around cuBLAS's product are faster than one (NOTES.md)."""
+
 
 def multiply_few(x: Tensor, weight: DenseWeight, out: Tensor | None = None) -> Tensor:
     """x [B, in] -> [B, out]."""
@@ -23,7 +26,9 @@ def multiply_few(x: Tensor, weight: DenseWeight, out: Tensor | None = None) -> T
 def multiply_few_gated(x: Tensor, weight: DenseWeight) -> Tensor:
     """x [B, in], weight gate|up -> silu(gate) * up, [B, out / 2]."""
     rows = weight.find_rows()
-    return swiglu(weight.multiply(x)) if rows is None else multiply_rows_gated(x, rows)
+    if rows is None or rows.numel() * rows.element_size() > _GATED_BYTES:
+        return swiglu(weight.multiply(x))
+    return multiply_rows_gated(x, rows)
 
 
 def multiply_few_parts(x: Tensor, weight: DenseWeight) -> Tensor:

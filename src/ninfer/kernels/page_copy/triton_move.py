@@ -8,36 +8,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
 _PIECE_BYTES = 32 * 1024
-ALIGN_BYTES = 4
+_WORD_BYTES = 4
 
 
-def list_pieces(moves: Sequence[tuple[int, int, int]]) -> Tensor:
-    """(source, target, length) in bytes -> int64 [pieces, 3] in words, each at most `_PIECE_BYTES` long."""
-    pieces = [
-        (source + start, target + start, min(_PIECE_BYTES, length - start))
-        for source, target, length in moves
-        for start in range(0, length, _PIECE_BYTES)
-    ]
-    table = torch.tensor(pieces, dtype=torch.int64)
-    assert not bool((table % ALIGN_BYTES).any()), "blocks lie on words"
-    return table // ALIGN_BYTES
+def list_blocks(moves: Sequence[tuple[int, int, int]]) -> Tensor:
+    """(source, target, length) in bytes -> int64 [moves, 3] in words."""
+    table = torch.from_numpy(np.asarray(moves, dtype=np.int64).reshape(-1, 3))
+    assert not bool((table % _WORD_BYTES).any()), "blocks lie on words"
+    return table // _WORD_BYTES
 
 
-def move_pieces(source: Tensor, target: Tensor, pieces: Tensor) -> None:
-    """source, target: uint8 [bytes]; pieces: from `list_pieces`, on the device. Bits are copied."""
-    words = _PIECE_BYTES // ALIGN_BYTES
-    _move[(len(pieces),)](source.view(torch.int32), target.view(torch.int32), pieces, WORDS=words, num_warps=8)
+def move_blocks(source: Tensor, target: Tensor, blocks: Tensor, longest_bytes: int) -> None:
+    """source, target: uint8 [bytes]; blocks: from `list_blocks`, on the device. Bits are copied."""
+    grid = (len(blocks), triton.cdiv(longest_bytes, _PIECE_BYTES))
+    words = _PIECE_BYTES // _WORD_BYTES
+    _move[grid](source.view(torch.int32), target.view(torch.int32), blocks, WORDS=words, num_warps=8)
 
 
 @triton.jit
-def _move(source, target, pieces, WORDS: tl.constexpr):
-    piece = pieces + tl.program_id(0) * 3
-    at = tl.arange(0, WORDS)
-    live = at < tl.load(piece + 2)
-    tl.store(target + tl.load(piece + 1) + at, tl.load(source + tl.load(piece) + at, mask=live), mask=live)
+def _move(source, target, blocks, WORDS: tl.constexpr):
+    block = blocks + tl.program_id(0) * 3
+    at = tl.program_id(1) * WORDS + tl.arange(0, WORDS)
+    live = at < tl.load(block + 2)
+    tl.store(target + tl.load(block + 1) + at, tl.load(source + tl.load(block) + at, mask=live), mask=live)
