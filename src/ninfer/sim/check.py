@@ -38,24 +38,30 @@ class Speech:
     stop_token: int | None = None
 
 
-def expected_speech(ask: Ask) -> Speech:
-    """What the request says when nothing ends it from outside. Reads one character at a time."""
+def expected_speech(ask: Ask, most_tokens: int) -> Speech:
+    """What the request says when nothing ends it from outside, or at most the first tokens of it.
+
+    Reads one character at a time.
+    """
     draw = None if ask.params.is_greedy else (lambda position: uniform(ask.params.seed, position))
     tokens = expected_tokens(
         ask.prompt,
-        ask.max_tokens,
+        min(ask.max_tokens, most_tokens),
         vocab_tokens=VOCAB_TOKENS,
         uniforms=draw,
         floor_tokens=ask.min_tokens,
         forbidden=ask.stop_ids,
     )
+    endings: dict[str, list[str]] = {}
+    for stop in ask.stop_strings:
+        endings.setdefault(stop[-1], []).append(stop)
     text = ""
     for index, token in enumerate(tokens):
         said = tuple(tokens[: index + 1])
         if token in ask.stop_ids:
             return Speech(said, said[:-1], text, FinishReason.STOP, None, token)
         text += letter(token)
-        found = max((stop for stop in ask.stop_strings if text.endswith(stop)), key=len, default=None)
+        found = max((stop for stop in endings.get(text[-1], ()) if text.endswith(stop)), key=len, default=None)
         if found is not None and len(said) > ask.min_tokens:
             kept = len(text) - len(found)
             return Speech(said, said[:kept], text[:kept], FinishReason.STOP, found)
@@ -132,7 +138,10 @@ def check_caller(caller: Caller, plan: FaultPlan, now_s: float) -> tuple[int, ..
     """Everything about one ended request. Returns the tokens that were accepted. AssertionError names what is wrong."""
     name = f"request {caller.ticket} ({caller.ask.kind.value})"
     _check_order(caller, name)
-    speech = expected_speech(caller.ask)
+    end = caller.events[-1]
+    assert isinstance(end, Finished | Failed)
+    drawn = end.usage.completion_tokens if isinstance(end, Finished) else len(caller.said())
+    speech = expected_speech(caller.ask, caller.ask.max_tokens if caller.is_whole else drawn + 1)
     deltas = [event for event in caller.events if isinstance(event, OutputDelta)]
     outs = [out for delta in deltas for out in delta.tokens]
     said, text = caller.said(), caller.text()
@@ -140,13 +149,11 @@ def check_caller(caller: Caller, plan: FaultPlan, now_s: float) -> tuple[int, ..
     assert first_wrong is None, f"V-15: {name}: token {first_wrong} of the output differs"
     wanted = caller.ask.logprobs
     assert all((out.logprobs is None) == (wanted is None) for out in outs), f"{name}: log-probabilities"
-    end = caller.events[-1]
-    assert isinstance(end, Finished | Failed)
     if isinstance(end, Failed):
         assert len(said) <= len(speech.tokens), f"V-15: {name}: more tokens than there can be"
         _check_failure(caller, end, plan, now_s, name)
         return said
-    accepted = end.usage.completion_tokens
+    accepted = drawn
     if end.reason is FinishReason.CANCELLED:
         assert caller.is_cancelled, f"{name} was cancelled by nobody"
         assert accepted < len(speech.tokens), f"V-15: {name} went on past its stop"

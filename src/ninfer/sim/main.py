@@ -69,10 +69,14 @@ def run_alone(spec: WorldSpec, caller: Caller) -> None:
         audit_every=_ALONE_AUDITED_EVERY,
         faults=FaultPlan(),
     )
+    together = caller.said()
+    most = caller.ask.max_tokens if caller.is_whole else min(caller.ask.max_tokens, len(together) + 1)
     world = World(roomy)
-    world.run_one(replace(caller.ask, cancel=None, deaf_after=None))
+    world.run_one(
+        replace(caller.ask, max_tokens=most, min_tokens=min(most, caller.ask.min_tokens), cancel=None, deaf_after=None)
+    )
     alone = world.callers[0]
-    said, together = alone.said(), caller.said()
+    said = alone.said()
     if caller.is_whole:
         if (alone.end_words(), said) != (caller.end_words(), together):
             raise WorldFailure(f"V-15: request {caller.ticket} says something else when it is alone")

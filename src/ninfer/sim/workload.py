@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
+from ninfer.frontend.plan import MOST_MARKERS
 from ninfer.ports.sampling import SamplingParams
 
 VOCAB_TOKENS = 1000
@@ -49,7 +50,9 @@ class CancelPlan:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One request as it is submitted. `cuts`: execution frontiers, the recovery frontier among them."""
+    """One request as it is submitted. `cuts`: execution frontiers, with recovery frontier, markers and anchors, but for
+    the prompt's end. `markers`: where others may start too. `anchors`: where this history may be kept.
+    """
 
     kind: Kind
     prompt: tuple[int, ...]
@@ -63,6 +66,8 @@ class Ask:
     session: str | None = None
     logprobs: int | None = None
     cancel: CancelPlan | None = None
+    markers: tuple[int, ...] = ()
+    anchors: tuple[int, ...] = ()
     deaf_after: int | None = None
     """The caller's sink raises at this event, as none should."""
     owner: int = -1
@@ -88,6 +93,9 @@ class WorkloadSpec:
     cancelled_share: float
     burst: float
     deaf_share: float = 0.0
+    marked_share: float = 0.0
+    """Of the requests: they mark the prefix that they share with others, and more."""
+    anchored_share: float = 0.0
 
 
 @dataclass(slots=True)
@@ -264,11 +272,15 @@ class Workload:
             if chance.random() < 0.7:  # many beginnings, so that text is held back often
                 starts = chance.sample(range(VOCAB_TOKENS), 400)
                 strings += tuple(letter(start) + letter(chance.randrange(VOCAB_TOKENS)) for start in starts)
+        markers = self._draw_markers(prompt) if chance.random() < spec.marked_share else ()
+        anchors = self._draw_places(len(prompt)) if chance.random() < spec.anchored_share else ()
         return Ask(
             kind=kind,
             prompt=tuple(prompt),
             recovery=recovery,
-            cuts=cuts,
+            cuts=tuple(sorted({*cuts, *markers, *anchors} - {len(prompt)})),
+            markers=markers,
+            anchors=anchors,
             max_tokens=budget,
             min_tokens=chance.randint(1, budget) if chance.random() < 0.1 else 0,
             stop_ids=tuple(range(chance.choice((0, 0, 5, 20)))),
@@ -280,6 +292,18 @@ class Workload:
             deaf_after=chance.randint(1, 6) if chance.random() < spec.deaf_share else None,
             owner=owner,
         )
+
+    def _draw_markers(self, prompt: list[int]) -> tuple[int, ...]:
+        """The end of the common prefix, as callers would mark it, and sometimes other places."""
+        places = [len(prefix) for prefix in self._prefixes if prompt[: len(prefix)] == prefix]
+        if not places or self._chance.random() < 0.3:
+            places += self._draw_places(len(prompt))
+        return tuple(sorted(set(places))[:MOST_MARKERS])
+
+    def _draw_places(self, prompt_tokens: int) -> tuple[int, ...]:
+        """One to MOST_MARKERS positions of a prompt."""
+        count = self._chance.randint(1, MOST_MARKERS)
+        return tuple(sorted({self._chance.randint(1, prompt_tokens) for _ in range(count)}))
 
     def _draw_cancel(self) -> CancelPlan | None:
         chance = self._chance
@@ -347,5 +371,7 @@ def draw_workload(
         sampled_share=chance.choice((0.0, 0.4, 1.0)),
         cancelled_share=cancelled_share,
         deaf_share=chance.choice((0.0, 0.0, 0.0, 0.1)),
+        marked_share=chance.choice((0.0, 0.5, 1.0)),
+        anchored_share=chance.choice((0.0, 0.0, 0.3)),
         burst=chance.choice((0.0, 0.3, 0.8)),
     )

@@ -393,7 +393,16 @@ def _plan(caller: Caller) -> InputPlan:
     digests = PrefixDigests(_IDENTITY)
     digests.extend_to(buffer, len(buffer))
     stops = frozenset(ask.stop_ids)
-    return InputPlan(buffer, digests, ask.recovery, stops, execution_frontiers=ask.cuts, session=ask.session)
+    return InputPlan(
+        buffer,
+        digests,
+        ask.recovery,
+        stops,
+        shared_markers=ask.markers,
+        anchors=ask.anchors,
+        execution_frontiers=ask.cuts,
+        session=ask.session,
+    )
 
 
 def _how(caller: Caller) -> str:
