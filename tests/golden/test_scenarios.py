@@ -54,7 +54,7 @@ def check_m1(played: Played) -> None:
         (more.recovery, "recovery_point"),
     ]
     hand_overs = [event.hand_over for _, event in find(played, BoundSource)]
-    assert hand_overs == ["root", "move", "fork"]
+    assert hand_overs == ["root", "fork", "fork"], "with slots to spare the old endpoint stays, the first to go"
 
 
 def check_m5_snapshot(played: Played) -> None:

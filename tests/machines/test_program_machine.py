@@ -228,15 +228,18 @@ class ProgramMachine(RuleBasedStateMachine):
         stop = request.frontier + tokens
         frontiers = (*request.prompt.execution_frontiers, request.prompt.prompt_tokens)
         crossed = [f for f in frontiers if request.frontier < f <= stop and not replay]
-        capture = None
-        if crossed and dice.random() < 0.6:
-            capture = CaptureRequest(dice.choice(crossed), PointKind.INPUT_POINT)
+        captures: list[CaptureRequest] = []
+        for frontier in sorted(set(crossed)):
+            if dice.random() < 0.5:
+                continue
+            capture = CaptureRequest(frontier, PointKind.INPUT_POINT)
             old = [p for p, (_, kind) in request.history.points.items() if kind is PointKind.INPUT_POINT]
-            if self.program.reserve_capture(request.sequence, capture, old[0] if old else None) is not None:
-                capture = None
-            elif old:
-                self.forget(old[0])
-        return PrefillTurn(request.sequence, tokens, capture, replay)
+            retires = old[0] if old and dice.random() < 0.6 else None
+            if self.program.reserve_capture(request.sequence, capture, retires) is None:
+                captures.append(capture)
+                if retires is not None:
+                    self.forget(retires)
+        return PrefillTurn(request.sequence, tokens, tuple(captures), replay)
 
     def poll(self, dice: Random) -> None:
         for event in self.program.poll():
@@ -247,8 +250,9 @@ class ProgramMachine(RuleBasedStateMachine):
                     pass
                 case PrefillDone(_, frontier, captured):
                     request.frontier = frontier
-                    if captured is not None:
-                        self.add_point(request, captured, self.program.point_frontier(captured), PointKind.INPUT_POINT)
+                    for at, point in captured:
+                        assert self.program.point_frontier(point) == at
+                        self.add_point(request, point, at, PointKind.INPUT_POINT)
                 case RunDone(_, run):
                     assert list(run.token_ids) == expected_tokens(list(request.prompt.tokens), 1, vocab_tokens=VOCAB)
                     if dice.random() < 0.5:

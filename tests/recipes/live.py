@@ -34,8 +34,8 @@ from ninfer.frontend.plan import InputPlan
 from ninfer.ports.device import Completion, Device, SampleRow, SamplesDone, UnitBatch, UnitDone, UnitKind
 from ninfer.ports.native import Occupancy
 from ninfer.ports.output import Event, Failed, Finished, GenerationStart, OutputDelta, OutputSink
+from ninfer.resource.admission import Claim, Right
 from ninfer.resource.manager import CacheFacts
-from ninfer.resource.reclaim import Right
 from ninfer.server.app import CHAT_PATH, COMPLETIONS_PATH, build_app
 from ninfer.server.journal import RequestRecord
 from ninfer.server.service import Service
@@ -324,7 +324,7 @@ class Live:
         """Give up everything optional. What is then still taken was lost."""
         self.wait_idle()
         for pool in DEVICE_POOLS:
-            self.state.resources.reclaim(Shortfall(pool, 1 << 30, 0), Right.NECESSARY)
+            self.state.resources.reclaim(Shortfall(pool, 1 << 30, 0), Claim(Right.NECESSARY))
         occupancy = self.occupancy()
         assert occupancy.free == occupancy.capacity
         assert self.facts() == CacheFacts(0, 0, 0)

@@ -136,7 +136,6 @@ def test_a_summary_request_hits_the_live_chat(append: Live, append_ref: Live) ->
     assert answer.tokens == append_ref.ask(messages, tools=tools, **SHORT).tokens
 
 
-@pytest.mark.xfail(strict=True, reason="a shared entry behind system and tools comes with milestone C [D11, D12]")
 def test_a_compacted_chat_hits_the_head_of_system_and_tools(append: Live, append_ref: Live) -> None:
     """CACHE-09, second request: same system and tools, then one message with the summary."""
     tools, messages = long_chat(append)

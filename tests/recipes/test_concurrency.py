@@ -86,9 +86,6 @@ def test_aborting_a_branch_leaves_the_other_owners_their_cache(
     assert again.tokens == append_ref.ask(onward, max_tokens=20).tokens
 
 
-@pytest.mark.xfail(
-    strict=True, reason="a shared entry at the end of the first user's words comes with milestone C [D12]"
-)
 def test_another_way_on_after_an_aborted_one(open_live: OpenLive, append_dir: Path, append_ref: Live) -> None:
     """LIFE-05: the user aborts the continuation and says something else instead."""
     live = open_live(append_dir, max_concurrency=4)
@@ -100,7 +97,6 @@ def test_another_way_on_after_an_aborted_one(open_live: OpenLive, append_dir: Pa
     assert answer.cached >= 210
 
 
-@pytest.mark.xfail(strict=True, reason="a branch does not share the input point it starts from: milestone C [D1, D6]")
 def test_a_branch_keeps_the_input_point_it_started_from(open_live: OpenLive, append_dir: Path) -> None:
     """LIFE-05: regenerated once more when the continuation has moved its own point on."""
     live = open_live(append_dir, max_concurrency=4)

@@ -42,7 +42,7 @@ PLACES: dict[str, Callable[[Live], tuple[object, str]]] = {
     "binding the restored state": lambda live: (live.state.program, "bind"),
     "adopting the source": lambda live: (live.state.resources, "adopt"),
     "preparing a capture": lambda live: (live.state.program, "reserve_capture"),
-    "publishing a capture": lambda live: (live.state.resources, "publish_input_point"),
+    "publishing a capture": lambda live: (live.state.resources, "publish_captured"),
     "committing a token": lambda live: (live.state.program, "commit_run"),
     "freezing the end": lambda live: (live.state.program, "freeze_end"),
     "publishing the end": lambda live: (live.state.resources, "publish_end"),

@@ -14,7 +14,7 @@ from ninfer.base.ids import Handle
 from ninfer.base.outcome import Shortfall
 from ninfer.ports.native import Bound
 from ninfer.ports.output import RestorePath
-from ninfer.resource.reclaim import Right
+from ninfer.resource.admission import Claim, Right
 from ninfer.resource.sources import Source, SourceAsk
 from ninfer.sched.permits import find_victim, may_preempt
 
@@ -104,7 +104,8 @@ class Admission:
         """Bind from the best source, giving up optional points but never the source itself (I8)."""
         while True:
             source = self._list_sources(request)[0]
-            missing = self._bind_or_reclaim(request, source, Right.ENTRY)
+            right = Right.ENTRY if request.phase is Phase.QUEUED else Right.RESUME
+            missing = self._bind_or_reclaim(request, source, right)
             if request.phase is Phase.BINDING or missing is not None:
                 return missing
 
@@ -137,15 +138,32 @@ class Admission:
         missing = self._bind(request, source)
         if missing is None:
             return None
-        room = make_room(self._state, request, missing.shortfall, right, _keep(source))
+        room = Room.NONE
+        if self._can_make_room(request, source, right):
+            room = make_room(self._state, request, missing.shortfall, right, _keep(source))
         if room is Room.MADE:
             return None
         if room is Room.COMING:
             return replace(missing, is_coming=True)
         if request.snapshot is not None:
             return missing
-        frugal = self._state.resources.find_frugal(self._make_ask(request), source)
-        return missing if frugal is None else self._bind_frugally(request, frugal, missing)
+        for frugal in self._state.resources.list_frugal(self._make_ask(request), source):
+            still = self._bind_frugally(request, frugal, missing)
+            if still is None or still.is_coming:
+                return still
+        return missing
+
+    def _can_make_room(self, request: Request, source: Source, right: Right) -> bool:
+        """Every pool that the quote lacks, before anything is given up for one of them (I8)."""
+        state, claim = self._state, Claim(right, _keep(source), request.ticket)
+        free = state.program.occupancy().free
+        for pool, need in source.quote.need.items():
+            gap = Shortfall(pool, need, free[pool])
+            if gap.gap > 0 and claim.rule.needs_whole_gap and not state.is_coming(pool):
+                plan = state.resources.plan_room(gap, claim, may_copy=not state.skips_demotion)
+                if plan is None:
+                    return False
+        return True
 
     def _bind_frugally(self, request: Request, frugal: Source, missing: Missing) -> Missing | None:
         """The state of the input point passes on; its copy stays on the host where there is room for it (F3)."""
@@ -164,7 +182,7 @@ class Admission:
                 ask.prompt, request.snapshot, takes_over=True, first_unit_tokens=ask.first_unit_end(at) - at
             )
             assert quote is not None, "K1: a snapshot does not serve its own request"
-            return [Source(quote, request.record, 0.0)]
+            return [Source(quote, request.record, 0.0, takes_record=request.record is not None)]
         sources = self._state.resources.list_sources(ask)
         if request.distrusts_host:
             return [source for source in sources if not source.quote.restored_bytes]
@@ -206,7 +224,13 @@ class Admission:
             bound = replace(bound, consumed=tuple(point for point in bound.consumed if point != snapshot))
             state.counters.snapshots_resumed += 1
         request.record = state.resources.adopt(
-            source, bound, request.history, request.ticket, own_resume=own_resume, session=request.plan.session
+            source,
+            bound,
+            request.history,
+            request.ticket,
+            own_resume=own_resume,
+            session=request.plan.session,
+            wishes=request.wishes,
         )
 
     def _make_ask(self, request: Request) -> SourceAsk:
@@ -214,10 +238,12 @@ class Admission:
         state, prompt_tokens = self._state, request.prompt_tokens
         prompt, digests, session = request.make_prompt(), request.history.digests, request.plan.session
         if request.phase is Phase.QUEUED:
-            return SourceAsk(prompt, digests, prompt_tokens, lambda at: state.chunk_end(at, prompt_tokens), session)
-        rebuilt = request.replay_until
-        cover = max(len(request.ledger), state.chunk_end(rebuilt, prompt_tokens))
-        return SourceAsk(prompt, digests, rebuilt, lambda _: cover, session)
+            limit, cover = prompt_tokens, lambda at: state.chunk_end(at, prompt_tokens)
+        else:
+            limit = request.replay_until
+            whole = max(len(request.ledger), state.chunk_end(limit, prompt_tokens))
+            cover = lambda _: whole  # noqa: E731
+        return SourceAsk(prompt, digests, limit, cover, session, request.ticket, request.order)
 
     def _find_victim(self, request: Request) -> Request | None:
         """The youngest resident, if the oldest paused request may take its place (J5)."""

@@ -59,6 +59,7 @@ class Cycle:
     def arrive(self, request: Request) -> None:
         """A new request joins the queue."""
         assert request.phase is Phase.QUEUED
+        request.order = self.state.resources.order
         self.state.requests[request.ticket] = request
         self.state.queue.arrive(request.ticket)
         self._settlement.arrive(request)

@@ -124,6 +124,7 @@ class Endings:
             state.recovering = None
         state.requests.pop(ticket, None)
         request.enter(Phase.ENDED)
+        state.resources.close(ticket)
         state.queue.note_capacity()
         if sequence is not None and keeps_end and state.resources.keeps_points and record is not None:
             point = state.program.freeze_end(sequence)

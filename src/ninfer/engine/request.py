@@ -6,15 +6,17 @@ output; `frontier` is how much of it is computed (D8: what was drawn last is com
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum, StrEnum
 
 from ninfer.base.buffers import IntBuffer
 from ninfer.base.ids import Handle, LaneId, Ticket
 from ninfer.frontend.plan import InputPlan
-from ninfer.ports.native import CaptureRequest, PointKind, Prompt
+from ninfer.ports.native import Prompt
 from ninfer.ports.sampling import SamplingParams
 from ninfer.resource.continuation import Continuation, History
+from ninfer.resource.manager import CapturePlan
+from ninfer.resource.sources import Wishes
 
 from .publish import Publication
 from .stops import StopWatch
@@ -71,10 +73,12 @@ class Request:
     chunk_end: int = 0
     """Where the prefill chunk ends that has its permit."""
     in_flight: bool = False
-    capture: CaptureRequest | None = field(default=None)
-    """The save that the chunk in flight carries, or the copy to the host."""
-    saves_on_host: bool = False
-    """The chunk in flight ends where a save is wanted that found no device slot."""
+    order: int = 0
+    """Order of the last publication when it came (G8)."""
+    captures: tuple[CapturePlan, ...] = ()
+    """The saves that the chunk in flight carries, or the one that is copied to the host."""
+    host_save: CapturePlan | None = None
+    """The chunk in flight ends where this save is wanted, and it found no device slot."""
     snapshot: Handle | None = None
     """Its execution position, while it is paused and has not been revoked (K1)."""
     distrusts_host: bool = False
@@ -130,9 +134,8 @@ class Request:
         """int32 view of the tokens generated so far: what penalties count (SAMP-04)."""
         return self.ledger.view(self.prompt_tokens)
 
-    def find_capture(self, chunk_end: int) -> CaptureRequest | None:
-        """The input point that a chunk from `frontier` to `chunk_end` would cross (E1, D3)."""
-        at = self.plan.recovery_frontier
-        if not self.frontier < at <= chunk_end:
-            return None
-        return CaptureRequest(at, PointKind.INPUT_POINT)
+    @property
+    def wishes(self) -> Wishes:
+        """Where its input is worth keeping (E1)."""
+        plan = self.plan
+        return Wishes(plan.recovery_frontier or None, plan.anchors, plan.shared_markers, plan.moving_marker)

@@ -6,20 +6,17 @@ first; what it frees may come only when its copies have landed, and until then t
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import Enum
 
 from ninfer.base.ids import Handle
 from ninfer.base.outcome import Shortfall
-from ninfer.base.pools import DEVICE_POOLS, Pool
-from ninfer.ports.native import Demoting
-from ninfer.resource.continuation import Continuation
-from ninfer.resource.reclaim import Right
+from ninfer.base.pools import DEVICE_POOLS, ZERO, Pool
+from ninfer.ports.native import DemoteAction, Demoting
+from ninfer.resource.admission import Claim, Right
 
 from .request import Phase, Request
 from .state import EngineState
-
-_HOST_TRIES = 3
-"""How often room on the host is made for one demotion: bytes that became free need not lie in one piece."""
 
 
 class Room(Enum):
@@ -36,45 +33,44 @@ def make_room(
     state: EngineState, asker: Request, shortfall: Shortfall, right: Right, keep: frozenset[Handle] = frozenset()
 ) -> Room:
     """Room for required work. `keep`: points that must stay on the device (the own source)."""
-    pool = shortfall.pool
-    if state.is_coming(pool):
+    if state.is_coming(shortfall.pool):
         return Room.COMING
-    room = _demote(state, shortfall, right, keep)
+    room = _reclaim(state, shortfall, Claim(right, keep, asker.ticket))
     if room is not Room.NONE:
         return room
-    if state.resources.reclaim(shortfall, right, keep):
-        state.skips_demotion = False
-        return Room.MADE
-    if asker.phase is not Phase.QUEUED and _revoke_youngest(state, asker, pool):
+    if asker.phase is not Phase.QUEUED and _revoke_youngest(state, asker, shortfall.pool):
         return Room.MADE
     return Room.NONE
 
 
-def make_capture_room(state: EngineState, shortfall: Shortfall, record: Continuation, gain_tokens: int) -> bool:
+def make_capture_room(state: EngineState, shortfall: Shortfall, claim: Claim) -> bool:
     """A slot for an optional save, now or not at all. What can leave for the host is not deleted for it (E2, I10)."""
-    keep = frozenset(record.points())
-    room = Room.COMING if state.is_coming(shortfall.pool) else _demote(state, shortfall, Right.CAPTURE, keep)
-    if room is not Room.NONE:
-        return room is Room.MADE
-    return state.resources.reclaim(shortfall, Right.CAPTURE, keep, gain_tokens)
+    return not state.is_coming(shortfall.pool) and _reclaim(state, shortfall, claim) is Room.MADE
 
 
 def prepare_capture(state: EngineState, request: Request) -> None:
     """A save lies ahead and no slot is free: what can leave for the host begins to, so that one is in time (E2, J8)."""
-    record = request.record
-    if record is None or not state.resources.keeps_points or not state.has_host:
+    record, free = request.record, state.program.occupancy().free.state
+    if record is None or free or not state.has_host or not state.resources.keeps_points:
         return
-    if request.find_capture(request.prompt_tokens) is None or state.recovering == request.ticket:
+    if state.recovering == request.ticket or state.program.transaction_open:
         return
-    free = state.program.occupancy().free.state
-    if free == 0 and record.input_point is None:
-        _demote(state, Shortfall(Pool.STATE, 1, free), Right.CAPTURE, frozenset(record.points()))
+    ahead = request.wishes.list_frontiers(request.frontier, request.prompt_tokens)
+    plan = state.resources.plan_capture(record, request.wishes, ahead[-1]) if ahead else None
+    if plan is None or plan.retires is not None:
+        return
+    room = state.resources.plan_room(Shortfall(Pool.STATE, 1, free), plan.claim, may_copy=not state.skips_demotion)
+    if room is not None and isinstance(room.actions[0].action, DemoteAction):
+        _reclaim(state, Shortfall(Pool.STATE, 1, free), plan.claim)
 
 
 def make_host_room(state: EngineState, asker: Request, shortfall: Shortfall) -> bool:
     """Room on the host for a snapshot of `asker`: optional content, then snapshots of later tickets (I9)."""
     keep = frozenset(() if asker.record is None else asker.record.points())
-    if state.resources.free_host(shortfall, keep):
+    claim = Claim(Right.SNAPSHOT, keep, asker.ticket)
+    plan = state.resources.plan_host_room(shortfall, claim)
+    if plan is not None:
+        state.resources.carry_out(plan, claim)
         return True
     later = [request for request in state.list_snapshots() if request.ticket > asker.ticket]
     for request in reversed(later):
@@ -118,21 +114,22 @@ def write_back(state: EngineState, point: Handle) -> bool:
     return False
 
 
-def _demote(state: EngineState, shortfall: Shortfall, right: Right, keep: frozenset[Handle]) -> Room:
-    """Leave content on the host, the longest unused first; who enters moves nothing unless it closes the gap."""
-    program, pool, gap = state.program, shortfall.pool, shortfall.gap
-    if state.skips_demotion or program.transaction_open:
-        return Room.NONE
-    host_tries = _HOST_TRIES
+def _reclaim(state: EngineState, shortfall: Shortfall, claim: Claim) -> Room:
+    """Carry out the first action, ask for the gap again, until it is closed or the right is used up (I6)."""
+    program, resources, pool, gap = state.program, state.resources, shortfall.pool, shortfall.gap
     while gap > 0:
-        actions = state.resources.list_demotions(pool, keep)
-        if not actions or (right is Right.ENTRY and sum(action.frees[pool] for action in actions) < gap):
+        copies = not state.skips_demotion
+        plan = resources.plan_room(replace(shortfall, need=shortfall.free + gap), claim, may_copy=copies)
+        if plan is None:
             return Room.NONE
-        outcome = program.demote(actions[0], most=gap)
+        freed, demotion = resources.carry_out(plan, claim)
+        gap -= freed[pool]
+        if demotion is None:
+            state.skips_demotion &= freed == ZERO
+            continue
+        outcome = program.demote(demotion, most=gap if demotion.pages is not None else None)
         if isinstance(outcome, Shortfall):
-            host_tries -= 1
-            if right is Right.CAPTURE or not host_tries or not state.resources.free_host(outcome, keep, actions[0]):
-                return Room.NONE
+            state.skips_demotion = True
             continue
         state.counters.demotions += 1
         gap -= outcome.freed[pool]

@@ -115,13 +115,14 @@ class Settlement:
         computed = done.frontier - request.frontier
         assert computed > 0, "a prefill turn moves the frontier"
         state.chunks.note_chunk(request.frontier, computed, state.clock.now() - state.prefill_started_s)
-        if done.captured is not None:
-            assert request.capture is not None
+        plans, request.captures = {plan.frontier: plan for plan in request.captures}, ()
+        for frontier, point in done.captured:
             assert request.record is not None
-            state.resources.publish_input_point(request.record, done.captured, request.capture.frontier)
+            is_moving = frontier == request.plan.moving_marker
+            uses = plans[frontier].uses
+            state.resources.publish_captured(request.record, point, frontier, uses, is_moving=is_moving)
             publication.captures += 1
             state.counters.captures += 1
-        request.capture = None
         if request.frontier < request.replay_until:
             publication.replayed_tokens += computed
             state.counters.replayed_tokens += computed
@@ -129,6 +130,9 @@ class Settlement:
             publication.computed_tokens += computed
             state.counters.prefill_tokens += computed
             self._note_new_progress(request)
+            state.resources.note_prefill(
+                request.history, request.ticket, request.wishes, request.frontier, done.frontier
+            )
         request.frontier = done.frontier
         publication.progress(min(done.frontier, request.prompt_tokens))
         if request.is_prefilled:

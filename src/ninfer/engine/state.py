@@ -161,7 +161,8 @@ class EngineState:
 
     def _list_in_hand(self) -> frozenset[Handle]:
         """Captures that were reported and are still to be published, and what paused requests go on from."""
-        points = [progress.captured for progress in self.reported if isinstance(progress, PrefillDone)]
+        reported = (progress for progress in self.reported if isinstance(progress, PrefillDone))
+        points: list[Handle | None] = [point for progress in reported for _, point in progress.captured]
         points += [end.subject for end in self.ended if end.kind is TransactionKind.CAPTURE]
         points += [request.snapshot for request in self.requests.values()]
         return frozenset(point for point in points if point is not None)

@@ -49,18 +49,16 @@ class Transfers:
     def save_on_host(self, request: Request) -> None:
         """The state stands where it should be kept, and there was no device slot: copy it to the host (E2, E3)."""
         state, record, sequence = self._state, request.record, request.sequence
-        saves, request.saves_on_host = request.saves_on_host, False
-        if not saves or request.interrupt is not None or record is None or sequence is None:
+        plan, request.host_save = request.host_save, None
+        if plan is None or request.interrupt is not None or record is None or sequence is None:
             return
         if not state.has_host or state.program.transaction_open:
             return
-        capture = CaptureRequest(request.frontier, PointKind.INPUT_POINT)
-        outdated = record.input_point
-        if isinstance(state.program.capture_on_host(sequence, capture, outdated), Shortfall):
+        capture = CaptureRequest(plan.frontier, PointKind.INPUT_POINT)
+        if isinstance(state.program.capture_on_host(sequence, capture, plan.retires), Shortfall):
             return
-        if outdated is not None:
-            state.resources.retire(outdated)
-        request.capture = capture
+        state.resources.note_retired(plan)
+        request.captures = (plan,)
         request.in_flight = True
         state.capturing = request.ticket
         state.counters.host_captures += 1
@@ -70,13 +68,14 @@ class Transfers:
         self._interrupt_if_asked(request)
 
     def _settle_capture(self, request: Request, end: TransactionEnd) -> None:
-        state, capture = self._state, request.capture
+        state = self._state
+        (plan,) = request.captures
         state.capturing = None
-        request.in_flight, request.capture = False, None
+        request.in_flight, request.captures = False, ()
         if end.subject is not None:
-            assert capture is not None
             assert request.record is not None
-            state.resources.publish_input_point(request.record, end.subject, capture.frontier)
+            is_moving = plan.frontier == request.plan.moving_marker
+            state.resources.publish_captured(request.record, end.subject, plan.frontier, plan.uses, is_moving=is_moving)
             request.publication.captures += 1
             state.counters.captures += 1
         self._interrupt_if_asked(request)

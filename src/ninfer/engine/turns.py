@@ -11,16 +11,17 @@ from dataclasses import dataclass, field
 from ninfer.base.errors import CapacityContractError
 from ninfer.base.ids import Ticket
 from ninfer.base.outcome import Shortfall
-from ninfer.ports.native import CaptureRequest, DrawTurn, PrefillTurn
+from ninfer.ports.native import CaptureRequest, DrawTurn, PointKind, PrefillTurn
 from ninfer.ports.sampling import DrawPurpose
-from ninfer.resource.reclaim import Right
+from ninfer.resource.admission import Right
 from ninfer.sched.permits import find_victim, order_of_asking
 
 from .draws import uniform
 from .failure import Endings
 from .pause import may_pause
 from .request import Phase, Request
-from .room import Room, make_capture_room, make_room, revoke_at_last
+from .room import Room, make_room, revoke_at_last
+from .saves import reserve_captures
 from .state import EngineState
 
 
@@ -190,37 +191,17 @@ class Turns:
         )
 
     def _prepare_prefill(self, request: Request) -> PrefillTurn | None:
-        """The chunk with its save. An error while preparing the save costs this request only."""
+        """The chunk with its saves. An error while preparing them costs this request only."""
         assert request.sequence is not None
         end = request.chunk_end
         replay = request.frontier < request.replay_until
         try:
-            request.capture = None if replay else self._reserve_capture(request, end)
+            request.captures = () if replay else reserve_captures(self._state, request, end)
         except Exception as error:
             self._endings.contain(error, request)
             return None
-        return PrefillTurn(request.sequence, end - request.frontier, request.capture, replay)
-
-    def _reserve_capture(self, request: Request, chunk_end: int) -> CaptureRequest | None:
-        """Room for the input point that this chunk crosses; optional, so no room or an error means no save (E3)."""
-        state, record = self._state, request.record
-        capture = request.find_capture(chunk_end)
-        if capture is None or record is None or not state.resources.keeps_points or state.recovering == request.ticket:
-            return None
-        outdated = record.input_point
-        reached = record.frontiers[outdated] if outdated is not None else 0
-        if reached == capture.frontier:
-            return None
-        assert request.sequence is not None
-        shortfall = state.program.reserve_capture(request.sequence, capture, outdated)
-        if shortfall is not None and make_capture_room(state, shortfall, record, capture.frontier - reached):
-            shortfall = state.program.reserve_capture(request.sequence, capture, outdated)
-        if shortfall is not None:
-            request.saves_on_host = capture.frontier == chunk_end
-            return None
-        if outdated is not None:
-            state.resources.retire(outdated)
-        return capture
+        captures = tuple(CaptureRequest(plan.frontier, PointKind.INPUT_POINT) for plan in request.captures)
+        return PrefillTurn(request.sequence, end - request.frontier, captures, replay)
 
 
 def _drop_paused(granted: Granted) -> None:

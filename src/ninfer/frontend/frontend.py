@@ -23,7 +23,7 @@ from ninfer.frontend.detokenize import Detokenizer, TokenBytes
 from ninfer.frontend.digests import RecentDigests
 from ninfer.frontend.escape import replace_surrogates, unescape
 from ninfer.frontend.files import TextFiles, read_text_files
-from ninfer.frontend.markers import Rendered, choose_frontiers, find_marks
+from ninfer.frontend.markers import Rendered, choose_frontiers, find_marks, find_moving
 from ninfer.frontend.messages import ChatInput, MarkerUse
 from ninfer.frontend.plan import InputPlan
 from ninfer.frontend.rewrite import Rewrite, find_rewrite
@@ -89,6 +89,7 @@ class Frontend:
             rewrite_point=point or None,
             rewrite_execution_frontiers=frontiers,
             shared_markers=shared,
+            moving_marker=find_moving(placed, shared),
             anchors=anchors,
             execution_frontiers=_inside(prompt, recovery, *frontiers, *shared, *anchors),
             session=chat.session,

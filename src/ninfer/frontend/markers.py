@@ -32,6 +32,8 @@ class Mark:
     position: int
     use: MarkerUse
     is_explicit: bool
+    is_moving: bool = False
+    """At the end of the input: with the next turn it moves on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,12 @@ def find_marks(rendered: Rendered) -> list[Mark]:
         if message.marker is not None:
             end = _existing(_find_message_end(rendered, place, ends), "a message whose end the template does not show")
             marks.append(Mark(end, message.marker, is_explicit=True))
-    return marks + [Mark(position, MarkerUse.SHARED, is_explicit=False) for position in _list_automatic(rendered, ends)]
+    last, instructions = _find_input_end(rendered, ends), _find_instructions_end(rendered)
+    if last is not None:
+        marks.append(Mark(last, MarkerUse.SHARED, is_explicit=False, is_moving=True))
+    if instructions is not None:
+        marks.append(Mark(instructions, MarkerUse.SHARED, is_explicit=False))
+    return marks
 
 
 def choose_frontiers(placed: Iterable[tuple[Mark, int]], use: MarkerUse, prompt: int) -> tuple[int, ...]:
@@ -75,6 +82,13 @@ def choose_frontiers(placed: Iterable[tuple[Mark, int]], use: MarkerUse, prompt:
         if mark.use is use and 0 < frontier <= prompt and len(chosen) < MOST_MARKERS:
             chosen[frontier] = None
     return tuple(sorted(chosen))
+
+
+def find_moving(placed: Iterable[tuple[Mark, int]], shared: Sequence[int]) -> int | None:
+    """The frontier of the marker at the end of the input, if it was chosen and nobody asked for it."""
+    asked = {frontier for mark, frontier in placed if mark.is_explicit}
+    found = (frontier for mark, frontier in placed if mark.is_moving and frontier in shared and frontier not in asked)
+    return next(found, None)
 
 
 def _check_counts(rendered: Rendered) -> None:
@@ -148,18 +162,13 @@ def _find_last_text(rendered: Rendered) -> tuple[int, int] | None:
     return None
 
 
-def _list_automatic(rendered: Rendered, ends: Mapping[tuple[int, int], int]) -> list[int]:
-    """The end of the last text part, or of a tool call at the end; then the end of the instructions."""
-    found: list[int | None] = []
+def _find_input_end(rendered: Rendered, ends: Mapping[tuple[int, int], int]) -> int | None:
+    """The end of the last text part; of the whole message where tool results or a tool call stand last (D12)."""
     last = _find_last_text(rendered)
-    if last is not None and rendered.shaped[last[0]].role is Role.TOOL:
-        found.append(_find_message_end(rendered, last[0], ends))
-    elif last is not None:
-        found.append(ends.get(last))
-    elif rendered.shaped[-1].tool_calls:
-        found.append(_find_message_end(rendered, len(rendered.shaped) - 1, ends))
-    found.append(_find_instructions_end(rendered))
-    return [position for position in found if position is not None]
+    if last is not None:
+        is_result = rendered.shaped[last[0]].role is Role.TOOL
+        return _find_message_end(rendered, last[0], ends) if is_result else ends.get(last)
+    return _find_message_end(rendered, len(rendered.shaped) - 1, ends) if rendered.shaped[-1].tool_calls else None
 
 
 def _find_instructions_end(rendered: Rendered) -> int | None:

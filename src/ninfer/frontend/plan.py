@@ -29,6 +29,7 @@ class InputPlan:
     for raw input (D3, D4). `execution_frontiers`: ascending positions in (0, prompt) where the mathematics is cut
     (settled decision 6): the rewrite frontiers of D5, the recovery frontier, markers and anchors. `shared_markers`,
     `anchors`: ascending positions in (0, prompt], at most four each, offered for saving in order (D1, D11).
+    `moving_marker`: the one of these at the end of the input, kept unasked; the next turn's replaces it.
     `positions`: int32 [3 * tokens], axis-major, or None when all three axes equal the index. `opens_thinking`: the
     prompt ends inside an open think block.
     """
@@ -41,6 +42,7 @@ class InputPlan:
     rewrite_point: int | None = None
     rewrite_execution_frontiers: tuple[int, ...] = ()
     shared_markers: tuple[int, ...] = ()
+    moving_marker: int | None = None
     anchors: tuple[int, ...] = ()
     execution_frontiers: tuple[int, ...] = ()
     session: str | None = None
@@ -55,6 +57,7 @@ class InputPlan:
         assert self.rewrite_point is None or self.recovery_frontier <= self.rewrite_point <= prompt
         assert list(self.execution_frontiers) == sorted(set(self.execution_frontiers))
         assert all(0 < frontier < prompt for frontier in self.execution_frontiers)
+        assert self.moving_marker is None or self.moving_marker in self.shared_markers
         for kept in (self.shared_markers, self.anchors):
             assert list(kept) == sorted(set(kept)) and len(kept) <= MOST_MARKERS
             assert all(at == prompt or at in self.execution_frontiers for at in kept), "D5: a marker without its cut"

@@ -25,6 +25,7 @@ class PointKind(Enum):
 
     END = "end"
     INPUT_POINT = "input_point"
+    """Saved while the prompt is computed: for whom, and under how many names, the resource manager knows."""
     SNAPSHOT = "snapshot"
     """The execution position of a paused request: its own source alone, until it resumes or is revoked (K1, K3)."""
 
@@ -63,7 +64,8 @@ class SourceQuote:
     """One way to start a request. Dies with the epoch (V-14).
 
     `checkpoint` None is root. `takes_over`: the history behind the point is written on by this request (else a
-    branch is made); False although asked for means that the history has an active writer. `carried`: points of the
+    branch is made); False although asked for means that the history has an active writer, or deeper points of others.
+    `carried`: points of the
     same history at or below the frontier that ride along unchanged, the source itself included when it stays.
     `retires`: points of the same history that acceptance ends: those above the frontier, and an END (the source
     itself, where a reader forbids a MOVE). `need`: what bind takes beyond what it frees: active slot, tail copy,
@@ -112,7 +114,7 @@ class PrefillTurn:
 
     sequence: Handle
     tokens: int
-    capture: CaptureRequest | None = None
+    captures: tuple[CaptureRequest, ...] = ()
     replay: bool = False
 
 
@@ -135,11 +137,11 @@ class DrawTurn:
 
 @dataclass(frozen=True, slots=True)
 class PrefillDone:
-    """A prompt chunk was computed and committed; `captured` is the new point, if one was asked for and kept."""
+    """A prompt chunk was computed and committed; `captured`: the new points with their frontiers, shallowest first."""
 
     sequence: Handle
     frontier: int
-    captured: Handle | None
+    captured: tuple[tuple[int, Handle], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +202,14 @@ class DemoteAction:
 
 
 @dataclass(frozen=True, slots=True)
+class HostGap:
+    """What is missing for a placement on the host. `is_split`: bytes suffice in sum, no free run does (I11)."""
+
+    gap_bytes: int
+    is_split: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Demoting:
     """A demotion has begun. `freed`: at once, where replicas existed; `coming`: when the copies have landed."""
 
@@ -255,12 +265,15 @@ class NativeProgram(Protocol):
         takes_over: bool,
         first_unit_tokens: int,
         gives_up_point: bool = False,
+        may_end: frozenset[Handle] | None = None,
     ) -> SourceQuote | None:
         """Verify the point exactly against the prompt (D10) and price it. None: it is not a source for this prompt.
 
         `first_unit_tokens` is cut to what is committed; a resume asks for its whole rebuild and more, and the rest
         of the permit stays reserved across Replay chunks until new work is submitted (C9). `gives_up_point`: where
         slots are too few to keep a taken-over input point beside the active state, consume it (F3): MOVE, not FORK.
+        `may_end`: the points that only the taker owns, None for all; what others own neither ends nor moves, and where
+        it lies deeper in the history a branch is made (F1).
         """
         ...
 
@@ -282,8 +295,8 @@ class NativeProgram(Protocol):
     def reserve_capture(self, sequence: Handle, capture: CaptureRequest, retires: Handle | None) -> Shortfall | None:
         """Destination for a capture of the next prefill turn; `retires`, an outdated point, ends first (E2).
 
-        A history has one point of each kind: an input point that is carried must be named in `retires` (D1).
-        With a `Shortfall` nothing is retired. The next prefill turn uses the destination or gives it back.
+        One chunk may hold several captures, each reserved by itself. With a `Shortfall` nothing is retired. The next
+        prefill turn uses the destinations that it names and gives the others back.
         """
         ...
 
@@ -344,6 +357,17 @@ class NativeProgram(Protocol):
 
     def discard_point(self, point: Handle) -> None:
         """End a point that nobody took over (SCHED-09). What reads its content goes on reading."""
+        ...
+
+    def list_footprints(self, groups: Sequence[Sequence[Handle]]) -> list[Amounts]:
+        """For groups of points in order: the cells and bytes that each holds and no group before it does (H3)."""
+        ...
+
+    def find_host_gap(self, action: DemoteAction, deletions: Sequence[DeleteAction]) -> HostGap | None:
+        """What the copies of a demotion would lack on the host once these points have ended; None: they fit (I11).
+
+        Safe duplicates count as room. Changes nothing.
+        """
         ...
 
     def list_delete_actions(self, pool: Pool) -> list[DeleteAction]:

@@ -7,6 +7,8 @@ nothing by themselves (V-11): only a request names a frontier.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ninfer.base.identity import PrefixIdentity
 from ninfer.base.ids import Handle
 from ninfer.base.outcome import Shortfall
@@ -28,69 +30,56 @@ def reserve_destination(
     prompt = sequence.prompt
     assert sequence.ledger.execution_frontier < request.frontier <= prompt.prompt_tokens, "E2: capture off the path"
     _check_split(sequence, request)
-    if sequence.capture is not None and sequence.capture.request == request:
+    if any(capture.request.frontier == request.frontier for capture in sequence.captures):
         return None
-    freed = 0 if sequence.capture is None else 1
-    if retires is not None:
-        assert stores.checkpoints[retires].directory is sequence.directory, (
-            "E2: the outdated point is another history's"
-        )
-        freed += stores.checkpoints.count_freed([retires]).state
+    freed = 0 if retires is None else stores.checkpoints.count_freed([retires]).state
     free = stores.slots.free_cells
     if free + freed < 1:
         return Shortfall(Pool.STATE, 1, free)
-    forfeit_destination(stores, sequence)
     if retires is not None:
         stores.checkpoints.retire(retires)
-    _check_kind_is_vacant(stores, sequence, request.kind)
     reservation = stores.reservations.reserve(Amounts(state=1))
     assert isinstance(reservation, Handle)
-    sequence.capture = PendingCapture(request, reservation)
+    sequence.captures.append(PendingCapture(request, reservation))
     return None
 
 
-def spend_destination(stores: ContextStores, sequence: Sequence, request: CaptureRequest | None) -> None:
-    """Give the unit the slot to write, or the slot back when this turn captures nothing."""
-    capture = sequence.capture
-    if request is None:
-        forfeit_destination(stores, sequence)
-        return
-    assert capture is not None, "E2: a capture without a destination"
-    assert capture.request == request, "E2: the destination was prepared for another capture"
-    assert capture.reservation is not None
-    capture.slot = stores.reservations.take_slot(capture.reservation)
-    stores.reservations.forfeit(capture.reservation)
-    capture.reservation = None
-
-
-def land_capture(stores: ContextStores, sequence: Sequence) -> Handle | None:
-    """The unit has landed: the state is complete and becomes a visible point (V-05, V-06)."""
-    capture = sequence.capture
-    if capture is None:
-        return None
-    assert capture.slot is not None
-    stores.slots.publish([capture.slot])
-    sequence.capture = None
-    return stores.checkpoints.publish(
-        Checkpoint(
-            identity=identity_at(sequence, capture.request.frontier),
-            slot=capture.slot,
-            directory=sequence.directory,
-            kind=capture.request.kind,
-        )
-    )
-
-
-def forfeit_destination(stores: ContextStores, sequence: Sequence) -> None:
-    """Drop a capture that will not be: its reservation, or the slot a unit wrote for nobody."""
-    capture = sequence.capture
-    if capture is None:
-        return
-    if capture.reservation is not None:
+def spend_destinations(stores: ContextStores, sequence: Sequence, requests: Iterable[CaptureRequest]) -> None:
+    """Give the unit the slots to write, and those back that this turn does not use."""
+    wanted = {request.frontier for request in requests}
+    held = {capture.request.frontier for capture in sequence.captures}
+    assert wanted <= held, "E2: a capture without a destination"
+    for capture in list(sequence.captures):
+        assert capture.reservation is not None
+        if capture.request.frontier in wanted:
+            capture.slot = stores.reservations.take_slot(capture.reservation)
+        else:
+            sequence.captures.remove(capture)
         stores.reservations.forfeit(capture.reservation)
-    if capture.slot is not None:
-        stores.slots.drop(capture.slot)
-    sequence.capture = None
+        capture.reservation = None
+
+
+def land_captures(stores: ContextStores, sequence: Sequence) -> tuple[tuple[int, Handle], ...]:
+    """The unit has landed: the states are complete and become visible points (V-05, V-06), the shallowest first."""
+    captures, sequence.captures = sorted(sequence.captures, key=lambda capture: capture.request.frontier), []
+    landed: list[tuple[int, Handle]] = []
+    for capture in captures:
+        assert capture.slot is not None
+        stores.slots.publish([capture.slot])
+        frontier, kind = capture.request.frontier, capture.request.kind
+        point = Checkpoint(identity_at(sequence, frontier), capture.slot, sequence.directory, kind)
+        landed.append((frontier, stores.checkpoints.publish(point)))
+    return tuple(landed)
+
+
+def forfeit_destinations(stores: ContextStores, sequence: Sequence) -> None:
+    """Drop captures that will not be: their reservations, or the slots a unit wrote for nobody."""
+    for capture in sequence.captures:
+        if capture.reservation is not None:
+            stores.reservations.forfeit(capture.reservation)
+        if capture.slot is not None:
+            stores.slots.drop(capture.slot)
+    sequence.captures = []
 
 
 def start_host_capture(
@@ -114,7 +103,6 @@ def start_host_capture(
             return save
     if retires is not None:
         stores.checkpoints.retire(retires)
-    _check_kind_is_vacant(stores, sequence, request.kind)
     if isinstance(save, Shortfall):
         save = reserve_room(stores, leaving)
         assert isinstance(save, Handle), "I11: what was found to fit does not"
@@ -155,8 +143,3 @@ def _check_split(sequence: Sequence, request: CaptureRequest) -> None:
     prompt = sequence.prompt
     on_split = request.frontier in prompt.execution_frontiers or request.frontier == prompt.prompt_tokens
     assert on_split, f"V-11: {request.frontier} is not a semantic frontier of the prompt (D5)"
-
-
-def _check_kind_is_vacant(stores: ContextStores, sequence: Sequence, kind: PointKind) -> None:
-    kinds = [stores.checkpoints[point].kind for _, point in sequence.directory.list_holders()]
-    assert kind not in kinds, f"D1: the history has another {kind.value}; name it in `retires`"

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ninfer.base.frontier import backend_frontier
 from ninfer.base.ids import Handle, PageId, SlotId
 from ninfer.base.outcome import Shortfall
 from ninfer.base.pools import PAGE_TOKENS, ZERO, Amounts, Pool
 from ninfer.ports.device import HostTier
-from ninfer.ports.native import DemoteAction, Demoting, PageGroup, TransactionKind
+from ninfer.ports.native import DeleteAction, DemoteAction, Demoting, HostGap, PageGroup, TransactionKind
 from ninfer.store.stores import ContextStores
 from ninfer.store.tables import PageTable
 
@@ -28,6 +28,18 @@ def list_demotions(stores: ContextStores, pool: Pool) -> list[DemoteAction]:
     if pool is Pool.STATE:
         return _list_state_demotions(stores)
     return _list_page_demotions(stores, pool) if pool in stores.pages else []
+
+
+def find_host_gap(stores: ContextStores, action: DemoteAction, deletions: Sequence[DeleteAction]) -> HostGap | None:
+    """Whether an action's content fits on the host once these points have ended and safe duplicates are dropped."""
+    cells = _find_leaving(stores, action, None).cells()
+    wanted = set(cells)
+    spare = [extent for pool, cell, extent in stores.copies.list_replicas() if (pool, cell) not in wanted]
+    drops = stores.checkpoints.list_host_drops(point for deletion in deletions for point in deletion.points)
+    unplaced = stores.copies.find_unplaced(cells, [*spare, *(drop for drop in drops if drop not in spare)])
+    if unplaced is None:
+        return None
+    return HostGap(unplaced.gap_bytes, unplaced.free_bytes >= unplaced.need_bytes)
 
 
 def start_demotion(

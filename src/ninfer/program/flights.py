@@ -17,7 +17,7 @@ from ninfer.ports.native import BindDone, PrefillDone, Progress, RunDone
 from ninfer.store.stores import ContextStores
 
 from .ahead import Ahead, RunAhead
-from .capture import forfeit_destination, land_capture
+from .capture import forfeit_destinations, land_captures
 from .sequence import Sequence
 from .transaction import ContextTransaction, Transactions
 
@@ -130,9 +130,9 @@ class Flights:
         for sequence, stop in flight.rows:
             self.commit_row(sequence, stop)
             if sequence.is_ended:
-                forfeit_destination(self._stores, sequence)
+                forfeit_destinations(self._stores, sequence)
             elif flight.is_prefill:
-                captured = land_capture(self._stores, sequence)
+                captured = land_captures(self._stores, sequence)
                 progress.append(PrefillDone(sequence.handle, stop, captured))
             progress += self._settle(sequence)
         return progress

@@ -16,7 +16,7 @@ from ninfer.store.checkpoints import Checkpoint
 from ninfer.store.stores import ContextStores
 
 from .ahead import RunAhead
-from .capture import forfeit_destination, identity_at
+from .capture import forfeit_destinations, identity_at
 from .hosting import Leaving, PageSpot, land_saves, leave_device, reserve_room, submit_saves
 from .permits import forfeit_permit
 from .sequence import Sequence
@@ -70,7 +70,7 @@ def freeze_sequence(stores: ContextStores, ahead: RunAhead, sequence: Sequence, 
     """The legal execution state becomes a point of its history, and the history loses its writer (F4)."""
     ahead.drop(sequence)
     forfeit_permit(stores, sequence)
-    forfeit_destination(stores, sequence)
+    forfeit_destinations(stores, sequence)
     slot = sequence.slot
     if sequence.source is not None:  # nothing was fed yet: the state is still the source's (D9)
         slot = sequence.source.slot

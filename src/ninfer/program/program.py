@@ -19,6 +19,7 @@ from ninfer.ports.native import (
     DemoteAction,
     Demoting,
     DrawTurn,
+    HostGap,
     Occupancy,
     PointKind,
     PrefillTurn,
@@ -36,14 +37,15 @@ from .actions import delete_points, list_actions
 from .ahead import RunAhead
 from .bind import bind_source, settle_bind
 from .capture import (
-    forfeit_destination,
+    forfeit_destinations,
     reserve_destination,
     settle_host_capture,
-    spend_destination,
+    spend_destinations,
     start_host_capture,
 )
-from .demote import list_demotions, settle_demotion, start_demotion
+from .demote import find_host_gap, list_demotions, settle_demotion, start_demotion
 from .flights import AheadFlight, Flights, UnitFlight
+from .footprints import list_footprints
 from .pause import freeze_sequence, revoke, settle_pause, start_pause
 from .permits import forfeit_permit, reserve_coverage, spend_coverage
 from .quotes import quote_point, quote_root
@@ -78,6 +80,7 @@ class Program:
         takes_over: bool,
         first_unit_tokens: int,
         gives_up_point: bool = False,
+        may_end: frozenset[Handle] | None = None,
     ) -> SourceQuote | None:
         """Verify and price one way to start; None when the point does not serve this prompt (D10, G4)."""
         if point is None:
@@ -89,6 +92,7 @@ class Program:
             takes_over=takes_over,
             first_unit_tokens=first_unit_tokens,
             gives_up_point=gives_up_point,
+            may_end=may_end,
         )
 
     def bind(self, quote: SourceQuote, prompt: Prompt, lane: LaneId) -> Bound | Shortfall:
@@ -177,7 +181,7 @@ class Program:
         target = self._sequences[sequence]
         assert not target.outstanding, "F4: a sequence is frozen between units"
         assert target.ledger.prompt_is_done, "V-11: a chunk end is no restore point"
-        assert target.capture is None, "E2: a capture outlived the prompt"
+        assert not target.captures, "E2: a capture outlived the prompt"
         self._sequences.remove(sequence).is_ended = True
         return freeze_sequence(self._stores, self._ahead, target, PointKind.END)
 
@@ -217,6 +221,14 @@ class Program:
     def discard_point(self, point: Handle) -> None:
         """End a point that nobody took over; a lease on its content outlives it."""
         self._stores.checkpoints.retire(point)
+
+    def list_footprints(self, groups: Rows[Rows[Handle]]) -> list[Amounts]:
+        """What each group of points holds and no group before it does (H3)."""
+        return list_footprints(self._stores, groups)
+
+    def find_host_gap(self, action: DemoteAction, deletions: Rows[DeleteAction]) -> HostGap | None:
+        """What the copies of a demotion would lack on the host after these deletions (I11)."""
+        return find_host_gap(self._stores, action, deletions)
 
     def list_delete_actions(self, pool: Pool) -> list[DeleteAction]:
         """Finite ways to free something of `pool` by ending points (B7)."""
@@ -335,9 +347,9 @@ class Program:
         stop = start + turn.tokens
         assert start < stop <= sequence.prompt.prompt_tokens, "C6: the unit runs past the prompt"
         spend_coverage(self._stores, sequence, stop, keeps_rest=turn.replay)
-        spend_destination(self._stores, sequence, turn.capture)
-        if turn.capture is not None:
-            assert start < turn.capture.frontier <= stop, "E2: the capture is not in this chunk"
+        spend_destinations(self._stores, sequence, turn.captures)
+        for capture in turn.captures:
+            assert start < capture.frontier <= stop, "E2: the capture is not in this chunk"
         row = unit_row(sequence, stop, cuts_between(sequence, start, stop))
         batch = UnitBatch(UnitKind.REPLAY if turn.replay else UnitKind.PREFILL, (row,))
         self._flights.add_unit(self._device.submit_unit(batch), UnitFlight(((sequence, stop),), is_prefill=True))
@@ -357,7 +369,7 @@ class Program:
     def _end(self, sequence: Sequence) -> None:
         self._ahead.drop(sequence)
         forfeit_permit(self._stores, sequence)
-        forfeit_destination(self._stores, sequence)
+        forfeit_destinations(self._stores, sequence)
         if sequence.source is not None:
             self._stores.leases.release(sequence.source.lease)
         self._stores.slots.drop(sequence.slot)

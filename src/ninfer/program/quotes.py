@@ -62,6 +62,7 @@ def quote_point(
     takes_over: bool,
     first_unit_tokens: int,
     gives_up_point: bool,
+    may_end: frozenset[Handle] | None,
 ) -> SourceQuote | None:
     """Verify and price one point. None: tokens, media or identity differ, or it lies beyond the prompt (D10)."""
     checkpoint = stores.checkpoints[point]
@@ -69,16 +70,17 @@ def quote_point(
         return None
     if not checkpoint.identity.is_prefix_of(prompt.tokens, prompt.execution_identity, prompt.media):
         return None
-    takes_over = takes_over and _may_take_over(stores, checkpoint)
+    takes_over = takes_over and _may_take_over(stores, checkpoint, may_end)
     if checkpoint.kind is PointKind.SNAPSHOT and not takes_over:
         return None
     hand_over = HandOver.FORK
     carried: tuple[Handle, ...] = ()
     retires: tuple[Handle, ...] = ()
     if takes_over:
-        hand_over = _choose_hand_over(stores, checkpoint, gives_up_point=gives_up_point)
+        if may_end is None or point in may_end:
+            hand_over = _choose_hand_over(stores, checkpoint, gives_up_point=gives_up_point)
         moved = point if hand_over is HandOver.MOVE and not keeps_on_host(stores, checkpoint) else None
-        carried, retires = _sort_points(stores, checkpoint, moved)
+        carried, retires = _sort_points(stores, checkpoint, moved, may_end)
     quote = SourceQuote(
         checkpoint=point,
         frontier=checkpoint.frontier,
@@ -141,16 +143,21 @@ def keeps_on_host(stores: ContextStores, checkpoint: Checkpoint) -> bool:
     return is_input and checkpoint.slot is not None and stores.copies.find_host(Pool.STATE, checkpoint.slot) is not None
 
 
-def _may_take_over(stores: ContextStores, checkpoint: Checkpoint) -> bool:
-    """A history with a writer, or one that a paused request will write on, is branched (F1, K1)."""
+def _may_take_over(stores: ContextStores, checkpoint: Checkpoint, may_end: frozenset[Handle] | None) -> bool:
+    """A history with a writer, one that a paused request will write on, or one with deeper points of others: branch."""
     if checkpoint.directory.has_writer:
         return False
-    points = (stores.checkpoints[point] for _, point in checkpoint.directory.list_holders())
-    return all(other.kind is not PointKind.SNAPSHOT or other is checkpoint for other in points)
+    for frontier, point in checkpoint.directory.list_holders():
+        other = stores.checkpoints[point]
+        if other.kind is PointKind.SNAPSHOT and other is not checkpoint:
+            return False
+        if frontier > checkpoint.frontier and may_end is not None and point not in may_end:
+            return False
+    return True
 
 
 def _sort_points(
-    stores: ContextStores, source: Checkpoint, moved: Handle | None
+    stores: ContextStores, source: Checkpoint, moved: Handle | None, may_end: frozenset[Handle] | None
 ) -> tuple[tuple[Handle, ...], tuple[Handle, ...]]:
     """Points of the history that ride along, shallowest first, and those that end, deepest first."""
     carried: list[Handle] = []
@@ -159,6 +166,7 @@ def _sort_points(
         if point == moved:
             continue
         ends = frontier > source.frontier or stores.checkpoints[point].kind is not PointKind.INPUT_POINT
+        ends = ends and (may_end is None or point in may_end)
         (retires if ends else carried).append(point)
     return tuple(carried), tuple(reversed(retires))
 

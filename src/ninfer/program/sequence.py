@@ -5,7 +5,7 @@ Plain record. The procedures that change it live in bind, permits, capture, flig
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ninfer.base.ids import Handle, LaneId, PageId, SlotId
@@ -63,7 +63,7 @@ class Sequence:
     tails: TailCopies | None = None
     restoring: Restoring | None = None
     permit: Handle | None = None
-    capture: PendingCapture | None = None
+    captures: list[PendingCapture] = field(default_factory=list)
     run: RunResult | None = None
     ahead: Ahead | None = None
     """A launch that feeds `run` before it is committed."""
@@ -90,11 +90,11 @@ class Sequence:
         slots = [self.slot]
         reservations = [] if self.permit is None else [self.permit]
         leases = [] if self.source is None else [self.source.lease]
-        if self.capture is not None:
-            if self.capture.slot is not None:
-                slots.append(self.capture.slot)
-            if self.capture.reservation is not None:
-                reservations.append(self.capture.reservation)
+        for capture in self.captures:
+            if capture.slot is not None:
+                slots.append(capture.slot)
+            if capture.reservation is not None:
+                reservations.append(capture.reservation)
         pages: tuple[tuple[Pool, PageId], ...] = ()
         if self.tails is not None:
             leases.append(self.tails.lease)

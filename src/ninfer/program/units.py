@@ -34,16 +34,10 @@ def positions_between(prompt: Prompt, start: int, stop: int) -> memoryview:
 
 
 def cuts_between(sequence: Sequence, start: int, stop: int) -> tuple[StateCut, ...]:
-    """Cuts at the prompt's execution frontiers, whether or not a state is kept there (D5); the capture's has a slot."""
-    capture = sequence.capture
-    kept = None if capture is None else capture.request.frontier
-    offsets = {frontier - start for frontier in sequence.prompt.execution_frontiers if start < frontier < stop}
-    if kept is not None:
-        offsets.add(kept - start)
-    return tuple(
-        StateCut(offset, capture.slot if capture is not None and start + offset == kept else None)
-        for offset in sorted(offsets)
-    )
+    """Cuts at the prompt's execution frontiers, kept or not (D5); those of captures have slots."""
+    kept = {capture.request.frontier: capture.slot for capture in sequence.captures}
+    cuts = {frontier for frontier in sequence.prompt.execution_frontiers if start < frontier < stop}
+    return tuple(StateCut(frontier - start, kept.get(frontier)) for frontier in sorted(cuts.union(kept)))
 
 
 def unit_row(sequence: Sequence, stop: int, cuts: tuple[StateCut, ...] = ()) -> UnitRow:

@@ -18,13 +18,17 @@ class Right(Enum):
     """Who asks for room."""
 
     NECESSARY = "necessary"
-    """The next unit of an admitted request, or a legal resume."""
+    """The next unit of an admitted request."""
+    RESUME = "resume"
+    """A paused request that wants to go on."""
     ENTRY = "entry"
     """A fresh request that wants to start."""
     CAPTURE = "capture"
     """A new save without repeated demand of its own position."""
     DEMANDED_CAPTURE = "demanded_capture"
     """A new save whose exact position was adopted by another request, or computed by two (H2)."""
+    SPARE = "spare"
+    """A save that would rather keep its outdated point: content that nothing is lost with."""
     WRITE_BACK = "write_back"
     """A host copy that keeps existing content."""
     SNAPSHOT = "snapshot"
@@ -35,6 +39,8 @@ class Victims(Enum):
     """Which optional content may go."""
 
     ANY = "any"
+    LOSSLESS = "lossless"
+    """Ordinary content with a fallback at its very place, or left behind by its conversation."""
     BY_CLASS = "by_class"
     """Ordinary content; for a claimant of reused standing also reused content whose demand is older than its own."""
     BY_DEMAND = "by_demand"
@@ -65,9 +71,11 @@ class Rule:
 
 RULES: dict[Right, Rule] = {
     Right.NECESSARY: Rule(Victims.ANY, False, Revokes.ANYBODY, needs_whole_gap=False, takes_snapshots=True),
+    Right.RESUME: Rule(Victims.ANY, False, Revokes.ANYBODY, needs_whole_gap=True, takes_snapshots=False),
     Right.ENTRY: Rule(Victims.ANY, False, Revokes.YOUNGER, needs_whole_gap=True, takes_snapshots=False),
     Right.CAPTURE: Rule(Victims.BY_CLASS, True, Revokes.NOBODY, needs_whole_gap=True, takes_snapshots=False),
     Right.DEMANDED_CAPTURE: Rule(Victims.BY_DEMAND, False, Revokes.NOBODY, needs_whole_gap=True, takes_snapshots=False),
+    Right.SPARE: Rule(Victims.LOSSLESS, False, Revokes.NOBODY, needs_whole_gap=True, takes_snapshots=False),
     Right.WRITE_BACK: Rule(Victims.BY_CLASS, True, Revokes.NOBODY, needs_whole_gap=True, takes_snapshots=False),
     Right.SNAPSHOT: Rule(Victims.ANY, False, Revokes.NOBODY, needs_whole_gap=True, takes_snapshots=True),
 }
@@ -118,6 +126,8 @@ def may_replace(claim: Claim, retention: Retention, demand_at: int, loss_tokens:
     match claim.rule.victims:
         case Victims.ANY:
             allowed = True
+        case Victims.LOSSLESS:
+            allowed = retention is Retention.ORDINARY and loss_tokens == 0
         case Victims.BY_CLASS:
             older = claim.retention is Retention.REUSED and demand_at < claim.demand_at
             allowed = retention is Retention.ORDINARY or older

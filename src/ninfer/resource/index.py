@@ -28,6 +28,10 @@ class PrefixIndex:
     def __contains__(self, point: Handle) -> bool:
         return point in self._digests
 
+    def frontier(self, point: Handle) -> int:
+        """Where the point stands."""
+        return self._branches[self._digests[point]][point]
+
     @property
     def branches(self) -> int:
         """Digests that hold points."""

@@ -35,17 +35,15 @@ class RestorePaths:
         self._of_point: dict[Handle, _Node] = {}
         self._roots: list[_Node] = []
 
+    def __contains__(self, point: Handle) -> bool:
+        return point in self._of_point
+
     def __len__(self) -> int:
         return len(self._of_point)
 
     def position(self, point: Handle) -> Position:
         """Where the point stands."""
         return self._of_point[point].position
-
-    def points_at(self, position: Position) -> frozenset[Handle]:
-        """Points at exactly this place, computed independently or saved twice."""
-        node = self._nodes.get(position)
-        return frozenset() if node is None else frozenset(node.points)
 
     def publish(self, point: Handle, position: Position, history: History, shallower: Handle | None) -> None:
         """Add a point. `shallower`: a point of the deepest node that is an exact, shorter prefix, if there is one."""

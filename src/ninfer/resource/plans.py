@@ -10,20 +10,11 @@ from dataclasses import dataclass
 
 from ninfer.base.ids import Handle, Ticket
 from ninfer.base.pools import Pool
-from ninfer.ports.native import DeleteAction
+from ninfer.ports.native import DeleteAction, HostGap
 
 from .admission import Claim, Revokes, may_replace
 from .ranking import Ranked
 from .waiters import Waiters
-
-
-@dataclass(frozen=True, slots=True)
-class HostGap:
-    """What is missing for a placement on the host (I11). `is_split`: bytes suffice in sum, no free run does."""
-
-    gap_bytes: int
-    is_split: bool = False
-
 
 GapAfter = Callable[[Sequence[DeleteAction]], HostGap | None]
 """What would still be missing after these deletions; None: everything can be placed."""
@@ -130,6 +121,11 @@ def _lead(claim: Claim, admitted: Sequence[Ranked], pool: Pool, gap: int) -> Pla
         freed += entry.action.frees[pool] - sum(one.action.frees[pool] for one in inner)
         chosen = [one for one in chosen if one not in inner] + [entry]
         gone |= entry.points if isinstance(entry.action, DeleteAction) else frozenset()
+    for entry in list(chosen) if freed >= gap else ():  # what came first may have become needless (I11)
+        alone = entry.action.frees[pool]
+        if len(chosen) > 1 and freed - alone >= gap and not any(entry.points < one.points for one in chosen):
+            chosen.remove(entry)
+            freed -= alone
     return Plan(tuple(chosen), (), freed) if chosen else None
 
 

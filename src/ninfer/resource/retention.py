@@ -33,9 +33,12 @@ def find_reused(
 ) -> frozenset[int]:
     """Serials of the owners with reused standing: the newest demand first, up to the soft target of every pool.
 
-    `owners`: serial, last real demand, points. The single newest one may exceed the target; from the first one that
-    does not fit on, all older ones are ordinary.
+    `owners`: serial, last real demand, points. `capacity`: what optional content can have, the lanes' basic slots left
+    out. The single newest owner may exceed the target; from the first one that does not fit on, all older ones are
+    ordinary. Where the target is no whole slot nobody has standing, or the next chat would find no room for ever.
     """
+    if SOFT_TARGET * capacity[Pool.STATE] < 1:
+        return frozenset()
     proven = [(demand.at, serial, points) for serial, demand, points in owners if demand is not None and points]
     proven.sort(key=lambda entry: (-entry[0], entry[1]))
     targets = {pool: SOFT_TARGET * capacity[pool] for pool in Pool}

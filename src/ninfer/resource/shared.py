@@ -29,6 +29,15 @@ class SharedEntry:
     publication_order: int = 0
     last_used: int = 0
     demand: Demand | None = None
+    users: int = 0
+    """Requests that started from it."""
+    is_replaced: bool = False
+    """A conversation left it behind: its record has, or had, a newer point for what this one was."""
+
+    @property
+    def is_superseded(self) -> bool:
+        """Its known uses are covered by its successor: nobody but that conversation started from it (docs/adr/0005)."""
+        return self.is_replaced and self.users <= 1
 
     def points(self) -> tuple[Handle, ...]:
         """The one point it stands for."""
@@ -36,9 +45,6 @@ class SharedEntry:
 
     def note_use(self, at: int) -> None:
         """A request started from this entry (H1)."""
+        self.users += 1
         self.demand = Demand(at, self.frontier)
         self.last_used = at
-
-    def protects(self, points: frozenset[Handle], reused: bool) -> bool:
-        """A hot public owner protects every action that touches it (I3)."""
-        return reused and self.point in points

@@ -97,11 +97,12 @@ class Driver:
         if capture_at is not None:
             capture = CaptureRequest(capture_at, PointKind.INPUT_POINT)
             assert self.program.reserve_capture(sequence, capture, retires) is None
-        self.program.submit([], PrefillTurn(sequence, tokens, capture, replay))
+        captures = () if capture is None else (capture,)
+        self.program.submit([], PrefillTurn(sequence, tokens, captures, replay))
         done = self.settle(sequence)
         reports = [event for event in done if isinstance(event, PrefillDone) and event.sequence == sequence]
         assert len(reports) == 1
-        return reports[0].captured
+        return reports[0].captured[0][1] if reports[0].captured else None
 
     def draw(self, sequence: Handle, *, decode: bool, accepted: int | None = None) -> list[int]:
         """One draw, and the commit of its run or of the first `accepted` tokens of it. Returns the run."""

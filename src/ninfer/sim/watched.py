@@ -186,7 +186,7 @@ class WatchedProgram(Program):
         done = super().poll()
         for progress in done:
             if isinstance(progress, PrefillDone):
-                self._counts.captures += progress.captured is not None
+                self._counts.captures += len(progress.captured)
             elif isinstance(progress, RunDone):
                 self._counts.long_runs += len(progress.run.token_ids) > 1
             if self._listener is not None:
@@ -258,6 +258,8 @@ def _landed(progress: Progress) -> Landed:
         case BindDone():
             return Landed("bind", sequence)
         case PrefillDone():
-            return Landed("prefill", sequence, progress.frontier, _name(progress.captured))
+            return Landed(
+                "prefill", sequence, progress.frontier, " ".join(str(point) for _, point in progress.captured) or None
+            )
         case RunDone():
             return Landed("run", sequence, len(progress.run.token_ids))

@@ -26,8 +26,8 @@ from ninfer.engine.request import Phase
 from ninfer.engine.state import CycleSettings, EngineState
 from ninfer.frontend.plan import InputPlan
 from ninfer.ports.output import Failed, Finished, GenerationStart
+from ninfer.resource.admission import Claim, Right
 from ninfer.resource.manager import ResourceManager
-from ninfer.resource.reclaim import Right
 from ninfer.sched.members import Members
 
 from .check import Caller, DeafCaller, check_caller
@@ -361,7 +361,7 @@ class World:
             occupancy = self._program.occupancy()
             if occupancy.free[pool] < occupancy.capacity[pool]:
                 gap = Shortfall(pool, occupancy.capacity[pool], occupancy.free[pool])
-                assert self._resources.reclaim(gap, Right.NECESSARY), f"V-02: {pool.value} cannot be emptied"
+                assert self._resources.reclaim(gap, Claim(Right.NECESSARY)), f"V-02: {pool.value} cannot be emptied"
         occupancy = self._program.occupancy()
         self.counts.reclaims = before.reclaims
         assert occupancy.free == occupancy.capacity, f"V-02: {occupancy.free} free of {occupancy.capacity}"

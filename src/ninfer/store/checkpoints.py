@@ -73,8 +73,6 @@ class Checkpoints:
     def publish(self, checkpoint: Checkpoint) -> Handle:
         """Make a complete point visible; it takes over one reference of its slot or image (V-05, V-06)."""
         self._check_image(checkpoint)
-        kinds = [self._points[point].kind for _, point in checkpoint.directory.list_holders()]
-        assert checkpoint.kind not in kinds, f"F2: the history has another {checkpoint.kind.value}"
         point = self._points.insert(checkpoint)
         checkpoint.directory.hold(point, checkpoint.frontier)
         self._epoch.advance()
@@ -122,34 +120,15 @@ class Checkpoints:
 
         `writers`: directory serial -> frontier of a writer that comes at the same moment.
         """
-        leaving = frozenset(points)
-        slot_drops: dict[SlotId, int] = {}
-        extents: list[Handle] = []
-        histories: dict[int, KvDirectory] = {}
-        for point in sorted(leaving):
-            checkpoint = self._points[point]
-            if checkpoint.slot is not None:
-                slot_drops[checkpoint.slot] = slot_drops.get(checkpoint.slot, 0) + 1
-            if checkpoint.image is not None:
-                extents.append(checkpoint.image)
-            histories[checkpoint.directory.serial] = checkpoint.directory
-        freed: dict[Pool, list[int]] = {
-            Pool.STATE: [slot for slot, drops in slot_drops.items() if self._slots.refs(slot) == drops]
-        }
-        tables: dict[Pool, list[memoryview]] = {}
-        for serial, directory in histories.items():
-            if directory.has_writer:
-                continue
-            kept = directory.coverage_tokens(leaving, (writers or {}).get(serial))
-            if directory.needs_fewer_pages(kept):
-                for pool, above in directory.tables_above(kept).items():
-                    tables.setdefault(pool, []).append(above)
-        for pool, views in tables.items():
-            freed[pool] = self._pages[pool].list_freed(views)
+        extents, tables, freed = self._find_freed(frozenset(points), writers or {})
         amounts = {pool: len(cells) for pool, cells in freed.items()}
         if len(self._copies.arena):
-            amounts[Pool.HOST] = self._count_host_bytes(extents, tables, freed)
+            amounts[Pool.HOST] = self._copies.arena.count_freed(self._list_drops(extents, tables, freed))
         return Amounts.of(amounts)
+
+    def list_host_drops(self, points: Iterable[Handle]) -> list[Handle]:
+        """References of host extents that end with these points, for a what-if of the arena (I11)."""
+        return self._list_drops(*self._find_freed(frozenset(points), {}))
 
     def audit(self) -> None:
         """Each point has a complete StateImage and its coverage, and directories know exactly these points (V-06)."""
@@ -181,13 +160,42 @@ class Checkpoints:
         assert checkpoint.image is None, "V-02: replicas of a slot belong to the table of copies"
         assert self._slots.state(checkpoint.slot) is CellState.LIVE, "V-05, V-06: the StateImage is not complete"
 
-    def _count_host_bytes(
+    def _find_freed(
+        self, leaving: frozenset[Handle], writers: Mapping[int, int]
+    ) -> tuple[list[Handle], dict[Pool, list[memoryview]], dict[Pool, list[int]]]:
+        """Images on the host alone, page tables above the coverage that stays, and device cells that come free."""
+        slot_drops: dict[SlotId, int] = {}
+        extents: list[Handle] = []
+        histories: dict[int, KvDirectory] = {}
+        for point in sorted(leaving):
+            checkpoint = self._points[point]
+            if checkpoint.slot is not None:
+                slot_drops[checkpoint.slot] = slot_drops.get(checkpoint.slot, 0) + 1
+            if checkpoint.image is not None:
+                extents.append(checkpoint.image)
+            histories[checkpoint.directory.serial] = checkpoint.directory
+        freed: dict[Pool, list[int]] = {
+            Pool.STATE: [slot for slot, drops in slot_drops.items() if self._slots.refs(slot) == drops]
+        }
+        tables: dict[Pool, list[memoryview]] = {}
+        for serial, directory in histories.items():
+            if directory.has_writer:
+                continue
+            kept = directory.coverage_tokens(leaving, writers.get(serial))
+            if directory.needs_fewer_pages(kept):
+                for pool, above in directory.tables_above(kept).items():
+                    tables.setdefault(pool, []).append(above)
+        for pool, views in tables.items():
+            freed[pool] = self._pages[pool].list_freed(views)
+        return extents, tables, freed
+
+    def _list_drops(
         self, extents: list[Handle], tables: Mapping[Pool, list[memoryview]], freed: Mapping[Pool, list[int]]
-    ) -> int:
+    ) -> list[Handle]:
         """Images and pages on the host alone, and replicas of the device cells that go."""
         drops = list(extents)
         for views in tables.values():
             drops += [self._copies.arena.at(~entry) for view in views for entry in view if entry < 0]
         for pool, cells in freed.items():
             drops += [replica for cell in cells if (replica := self._copies.find_host(pool, cell)) is not None]
-        return self._copies.arena.count_freed(drops)
+        return drops

@@ -21,8 +21,8 @@ from ninfer.engine.request import Phase
 from ninfer.ports.native import PrefillDone, Progress
 from ninfer.ports.output import Failed, Finished, FinishReason
 from ninfer.ports.sampling import SamplingParams
+from ninfer.resource.admission import Claim, Right
 from ninfer.resource.manager import CacheFacts
-from ninfer.resource.reclaim import Right
 
 ENGINE_WIDE = frozenset({"poll", "count_leaving", "count_transfers", "collect_ends", "audit"})
 """Calls that are made for nobody: what they break is the engine."""
@@ -156,7 +156,7 @@ class World:
         self.engine.state.audit()
         resources = self.engine.resources
         for pool in Pool:
-            resources.reclaim(Shortfall(pool, 1 << 30, 0), Right.NECESSARY)
+            resources.reclaim(Shortfall(pool, 1 << 30, 0), Claim(Right.NECESSARY))
         assert self.engine.program.occupancy() == self.baseline
         assert resources.facts() == CacheFacts(0, 0, 0)
         self.engine.state.audit()

@@ -35,7 +35,7 @@ PLACES: list[Callable[[SimEngine], tuple[object, str]]] = [
     lambda engine: (engine.resources, "list_sources"),
     lambda engine: (engine.resources, "explain"),
     lambda engine: (engine.resources, "adopt"),
-    lambda engine: (engine.resources, "publish_input_point"),
+    lambda engine: (engine.resources, "publish_captured"),
     lambda engine: (engine.program, "quote_source"),
     lambda engine: (engine.program, "bind"),
     lambda engine: (engine.program, "reserve_prefill"),

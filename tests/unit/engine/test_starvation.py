@@ -30,24 +30,24 @@ def test_chats_that_are_gone_leave_room_for_a_new_one(length: int) -> None:
 
 
 def test_one_lane_and_a_single_state_beside_it_are_no_exception() -> None:
-    """[H3]: a chat that was reused gives way to the next one of its size at once, the default with one lane."""
-    engine = SimEngine(lanes=1, slots=2, pages=64)
+    """[H3], [I9]: a chat that was reused gives way to the next one as soon as that is the longer, and for good."""
+    engine = SimEngine(lanes=1, slots=2, pages=64, max_context=3000)
     gone = filler(300, 1)
     chat_turn(engine, gone, 1)
     assert chat_turn(engine, gone, 2).start.cached_tokens > 0
     for chat in range(2, 6):
         history = filler(300, chat)
-        cached = [chat_turn(engine, history, number).start.cached_tokens for number in range(5)]
-        assert all(cached[2:]), (chat, cached)
+        cached = [chat_turn(engine, history, number).start.cached_tokens for number in range(5 * chat)]
+        assert cached[-1], (chat, cached)
 
 
 def test_a_huge_history_that_never_returns_loses_its_place() -> None:
-    """[E3]: what a save may displace shrinks with the requests that came since, however long the history was."""
+    """[E3] [H2] [I9]: two requests that computed a position prove its demand, which no length outweighs."""
     engine = SimEngine(lanes=1, slots=2, pages=64, max_context=4096, chunk=1024)
     engine.ask(filler(3500, 1), 4, recovery=3490)
     cached = []
-    for _ in range(90):
+    for _ in range(9):
         cached.append(engine.ask(filler(60, 2), 4, recovery=50).start.cached_tokens)
         if cached[-1]:
             break
-    assert 32 < len(cached) < 90, cached
+    assert len(cached) == 4, cached

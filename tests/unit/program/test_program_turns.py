@@ -193,12 +193,12 @@ def test_a_capture_takes_one_slot_and_becomes_visible_when_its_unit_lands() -> N
     free = driver.program.occupancy().free
     assert driver.program.reserve_capture(sequence, capture, None) is None
     assert free - driver.program.occupancy().free == Amounts(state=1)
-    driver.program.submit([], PrefillTurn(sequence, 150, capture))
+    driver.program.submit([], PrefillTurn(sequence, 150, (capture,)))
     assert driver.program.list_delete_actions(Pool.STATE) == []
     done = driver.settle(sequence)
     assert isinstance(done[0], PrefillDone)
-    assert done[0].captured is not None
-    assert driver.program.point_frontier(done[0].captured) == 100
+    ((frontier, point),) = done[0].captured
+    assert frontier == driver.program.point_frontier(point) == 100
 
 
 def test_an_outdated_input_point_ends_before_the_new_destination_is_taken() -> None:
@@ -227,13 +227,26 @@ def test_a_capture_without_room_is_a_value_and_changes_nothing() -> None:
     assert driver.generate(sequence, 2) == expected_tokens(PROMPT, 2, vocab_tokens=VOCAB)
 
 
-def test_a_second_input_point_must_name_the_one_it_replaces() -> None:
-    """[D1] a history has one input point."""
+def test_one_chunk_may_keep_several_positions() -> None:
+    """[E2] [D11] each with a slot of its own; what a turn does not name returns."""
     driver = Driver(SimDevice(slots=4, pages={Pool.MAIN_KV: 9}))
-    sequence = start(driver, make_prompt(PROMPT, [50, 100]))
-    driver.prefill(sequence, 64, capture_at=50)
-    with pytest.raises(AssertionError, match="D1"):
-        driver.program.reserve_capture(sequence, CaptureRequest(100, PointKind.INPUT_POINT), None)
+    sequence = start(driver, make_prompt(PROMPT, [50, 100, 120]))
+    captures = [CaptureRequest(frontier, PointKind.INPUT_POINT) for frontier in (50, 100, 120)]
+    for capture in captures:
+        assert driver.program.reserve_capture(sequence, capture, None) is None
+    assert driver.program.occupancy().free.state == 0
+    driver.program.submit([], PrefillTurn(sequence, 150, (captures[0], captures[2])))
+    (done,) = driver.settle(sequence)
+    assert isinstance(done, PrefillDone)
+    assert [frontier for frontier, _ in done.captured] == [50, 120]
+    assert driver.program.occupancy().free.state == 1
+    driver.program.release(sequence)
+    for frontier, point in done.captured:
+        kept = PROMPT[:frontier]
+        again = driver.start(make_prompt(kept), point)
+        assert isinstance(again, Bound)
+        assert driver.generate(again.sequence, 2) == expected_tokens(kept, 2, vocab_tokens=VOCAB)
+        driver.program.release(again.sequence)
 
 
 def test_an_unused_destination_returns_with_the_next_chunk() -> None:
@@ -252,7 +265,7 @@ def test_a_release_in_flight_takes_effect_when_the_unit_has_landed() -> None:
     sequence = start(driver, make_prompt(PROMPT, [100]))
     capture = CaptureRequest(100, PointKind.INPUT_POINT)
     driver.program.reserve_capture(sequence, capture, None)
-    driver.program.submit([], PrefillTurn(sequence, 150, capture))
+    driver.program.submit([], PrefillTurn(sequence, 150, (capture,)))
     driver.program.release(sequence)
     driver.program.audit()
     with pytest.raises(AssertionError, match="V-13"):

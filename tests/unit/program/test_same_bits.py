@@ -82,10 +82,10 @@ class Runs:
         capture = None if capture_at is None else CaptureRequest(capture_at, PointKind.INPUT_POINT)
         if capture is not None:
             assert self.program.reserve_capture(sequence, capture, None) is None
-        self.program.submit([], PrefillTurn(sequence, tokens, capture))
+        self.program.submit([], PrefillTurn(sequence, tokens, () if capture is None else (capture,)))
         done = self.settle(lambda: not self.program.in_flight(sequence))
         (report,) = (event for event in done if isinstance(event, PrefillDone))
-        return report.captured
+        return report.captured[0][1] if report.captured else None
 
     def decode(self, sequence: Handle, prompt: Prompt, steps: int) -> list[RunResult]:
         """Each with the log-probability of every token of the vocabulary: the logits but for one number."""
