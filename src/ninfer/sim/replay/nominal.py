@@ -1,13 +1,14 @@
-"""Nominal order: starts and finishes as the timeline says, without a clock (`--order nominal`).
+"""Nominal order: arrivals, starts and finishes as the timeline says, without a clock (`--order nominal`).
 
-At a start the request is admitted and its prompt prefilled; one that does not fit after legal reclaim is put off to the
-next finish. At a finish its reply is appended and it ends. A finish whose prompt is not prefilled yet, and a start
-whose parent has not ended, wait for that.
+A request is submitted when it arrives and waits for its lane like any other. At its start it is admitted and its prompt
+prefilled; one that does not fit after legal reclaim is put off to the next finish. At a finish its reply is appended
+and it ends. A finish whose prompt is not prefilled yet, and an arrival whose parent has not ended, wait for that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import assert_never
 
 from ninfer.engine.request import Phase
 
@@ -30,7 +31,7 @@ class NominalDriver:
         self._due: set[int] = set()
         """Requests whose finish has come."""
         self._put_off: list[int] = []
-        """Starts that wait for the end of their parent."""
+        """Arrivals that wait for the end of their parent."""
         self.deferred = 0
         """Starts whose prompt could not be prefilled at once."""
 
@@ -38,19 +39,22 @@ class NominalDriver:
         """Everything, in order of the trace. `note`: how many requests have ended, after each moment."""
         for moment in nominal_order(self._trace.requests, self._world.settings.lanes):
             match moment.what:
-                case What.START:
+                case What.ARRIVAL:
                     self._put_off.append(moment.index)
-                    self._start_ready()
-                    self.deferred += moment.index in self._living and not self._is_prefilled(moment.index)
+                    self._submit_ready()
+                case What.START:
+                    self.deferred += moment.index not in self._living or not self._is_prefilled(moment.index)
                 case What.FINISH:
                     self._due.add(moment.index)
                     self._finish_due()
+                case _:
+                    assert_never(moment.what)
             note(len(self._ran) - len(self._living))
         assert not self._living and not self._put_off, "a request of the trace never ended"
         return [self._ran[index] for index in range(len(self._trace.requests))]
 
-    def _start_ready(self) -> None:
-        """Submit whoever need not wait for a parent, and prefill as far as there is room."""
+    def _submit_ready(self) -> None:
+        """Submit whoever need not wait for a parent, and go on as far as there are lanes and room."""
         waiting, self._put_off = self._put_off, []
         for index in waiting:
             request = self._trace.requests[index]
@@ -69,7 +73,7 @@ class NominalDriver:
             self._world.held.discard(self._living[index].ticket)
             self._settle()
             assert index not in self._living, f"request {index} draws without end"
-            self._start_ready()
+            self._submit_ready()
 
     def _list_endable(self) -> Iterator[int]:
         return (index for index in sorted(self._due) if index in self._living and self._is_prefilled(index))

@@ -1,7 +1,7 @@
-"""The order of starts and finishes that every policy sees: nominal service times, at most so many running.
+"""The order of arrivals, starts and finishes that every policy sees: nominal service times, at most so many running.
 
-A turn is ready at its parent's finish and its think time (closed loop), or at its recorded arrival; first ready, first
-served. Service takes 0.25 s + 10 us a prompt token + 10 ms a reply token, whatever was reused.
+A turn arrives at its parent's finish and its think time (closed loop), or as recorded; first come, first served.
+Service takes 0.25 s + 10 us a prompt token + 10 ms a reply token, whatever was reused.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ REPLY_TOKEN_S = 1e-2
 
 
 class What(Enum):
-    """What happens to a request."""
+    """What happens to a request. At one instant arrivals come first."""
 
+    ARRIVAL = "arrival"
     START = "start"
     FINISH = "finish"
 
@@ -35,7 +36,7 @@ class Moment:
 
 
 def nominal_order(requests: Sequence[TraceRequest], lanes: int) -> list[Moment]:
-    """All starts and finishes."""
+    """Everything that happens, in order."""
     children: dict[int, list[int]] = {}
     ready: list[tuple[float, int]] = []
     for request in requests:
@@ -44,6 +45,7 @@ def nominal_order(requests: Sequence[TraceRequest], lanes: int) -> list[Moment]:
         else:
             children.setdefault(request.parent, []).append(request.index)
     running: list[tuple[float, int]] = []
+    arrivals = [Moment(at_s, What.ARRIVAL, index) for at_s, index in ready]
     moments: list[Moment] = []
     now_s = 0.0
     while ready or running:
@@ -56,8 +58,11 @@ def nominal_order(requests: Sequence[TraceRequest], lanes: int) -> list[Moment]:
             continue
         moments.append(Moment(now_s, What.FINISH, index))
         for child in children.get(index, ()):
-            heapq.heappush(ready, (now_s + requests[child].think_s, child))
-    return moments
+            arrival_s = now_s + requests[child].think_s
+            arrivals.append(Moment(arrival_s, What.ARRIVAL, child))
+            heapq.heappush(ready, (arrival_s, child))
+    arrivals.sort(key=lambda moment: (moment.at_s, moment.index))
+    return list(heapq.merge(arrivals, moments, key=lambda moment: moment.at_s))
 
 
 def _service_s(request: TraceRequest) -> float:
