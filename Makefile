@@ -22,6 +22,7 @@ help:
 	@echo "make soak [SECONDS=n SEED=n]  overload a server, clients that leave included; check every answer and record"
 	@echo "make pressure [SEED=n]  200 mixed requests under pressure, alone and without a cache: the same token for token"
 	@echo "make bench          print the speed and memory figures"
+	@echo "make gpu            run the device's tests on the machine's GPU"
 
 # torch first: a later requirement then finds it in place and brings no other build of it.
 $(VENV)/base.stamp: pyproject.toml constraints.txt
@@ -54,6 +55,9 @@ fix: $(VENV)/dev.stamp
 
 bench: $(VENV)/dev.stamp
 	$(BIN)/python -m bench $(ARGS)
+
+gpu: $(VENV)/dev.stamp
+	NINFER_TEST_DEVICE=cuda $(BIN)/python -m pytest tests/gpu $(ARGS)
 
 # The engine over a simulated device: no model, no tensor.
 sim: $(VENV)/dev.stamp

@@ -104,7 +104,7 @@ def test_bfloat16_stays_as_close_as_its_rounding(name: str, bound: float, device
     assert float((logits - rig.golden["logits"]).norm() / rig.golden["logits"].norm()) < bound
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", ["moe_text"])
 def test_a_restored_state_continues_bit_for_bit(name: str, device: torch.device) -> None:
     """[decision 8] Snapshot, Move and Fork in the same batch shape, in the format that serves."""
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32

@@ -150,8 +150,8 @@ def poisoned_pool(pages: int, kv_heads: int, dtype: torch.dtype) -> Tensor:
 
 @pytest.mark.parametrize(("dtype", "bound"), FORMATS)
 @pytest.mark.parametrize(("heads", "kv_heads"), [(2, 1), (12, 2)])
-@pytest.mark.parametrize("lengths", [[1], [65], [130, 1, 64], [3, 200]])
-@pytest.mark.parametrize("splits", [None, 1, 2])
+@pytest.mark.parametrize("lengths", [[65], [130, 1, 64]])
+@pytest.mark.parametrize("splits", [None, 2])
 def test_attention_decode(
     dtype: torch.dtype, bound: float, heads: int, kv_heads: int, lengths: list[int], splits: int | None, device
 ) -> None:
