@@ -52,6 +52,9 @@ class Settlement:
             moved = True
         while state.ended:
             self._transfers.settle(state.ended.popleft())
+        if state.settings.runs_ahead:
+            drawn = [progress.sequence for progress in state.reported if isinstance(progress, RunDone)]
+            state.counters.launches_ahead += state.program.run_ahead(drawn)
         while state.reported:
             progress = state.reported.popleft()
             request = state.by_sequence[progress.sequence]

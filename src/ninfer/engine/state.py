@@ -35,6 +35,8 @@ class CycleSettings:
     prefill_work: PrefillWork = EVEN_WORK
     prefill_rate_per_s: float = 2000.0
     """Of `prefill_work`, until chunks have been seen."""
+    runs_ahead: bool = False
+    """Feed drawn runs before it is decided what of them stays (settled decision 5)."""
 
 
 @dataclass(slots=True)
@@ -59,6 +61,7 @@ class Counters:
     write_backs: int = 0
     host_captures: int = 0
     failed_transfers: int = 0
+    launches_ahead: int = 0
     prefill_tokens: int = 0
     replayed_tokens: int = 0
     output_tokens: int = 0

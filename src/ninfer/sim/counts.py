@@ -34,6 +34,7 @@ class Counts:
     demotions: int = 0
     write_backs: int = 0
     long_runs: int = 0
+    launches_ahead: int = 0
     cancels: int = 0
     timeouts: int = 0
     late: int = 0

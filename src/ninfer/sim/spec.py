@@ -38,6 +38,7 @@ class WorldSpec:
     workload: WorkloadSpec
     faults: FaultPlan
     max_gap_s: float | None = None
+    runs_ahead: bool = False
 
 
 def draw_world(seed: int) -> WorldSpec:
@@ -81,6 +82,7 @@ def draw_world(seed: int) -> WorldSpec:
         keeps_points=chance.random() < 0.95,
         check_every=chance.choice((1, 4, 16)),
         audit_every=1,
+        runs_ahead=random.Random(f"ahead {seed}").random() < 0.5,
         workload=workload,
         faults=faults,
     )

@@ -193,6 +193,12 @@ class WatchedProgram(Program):
                 self._listener(_landed(progress))
         return done
 
+    def run_ahead(self, sequences: Sequence[Handle]) -> int:
+        """Counted."""
+        launched = super().run_ahead(sequences)
+        self._counts.launches_ahead += launched
+        return launched
+
     def commit_run(self, sequence: Handle, accepted: int) -> None:
         """Told."""
         self._tell(Committed, str(sequence), accepted)

@@ -107,6 +107,7 @@ class World:
             longest_run=spec.longest_run,
             uniforms=uniform,
             host_bytes=spec.host_bytes,
+            run_ahead_slots=spec.lanes if spec.runs_ahead else 0,
         )
         program = WatchedProgram(
             self._device,
@@ -125,6 +126,7 @@ class World:
             request_timeout_s=spec.faults.request_timeout_s,
             audit_every_cycles=spec.audit_every,
             max_gap_s=spec.max_gap_s,
+            runs_ahead=spec.runs_ahead,
         )
         self._state = EngineState(settings, program, self._resources, self._clock, Members(spec.lanes))
         self._core = EngineCore(
