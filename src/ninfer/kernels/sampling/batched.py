@@ -9,10 +9,13 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from .cpu import DrawInput, adjust_, logprobs
 
-__all__ = ["adjust_", "draw_batch", "logprobs", "needs_adjusting"]
+__all__ = ["adjust_", "draw_batch", "logprobs", "needs_adjusting", "running_sums"]
+
+_SUM_BLOCK = 512
 
 
 def needs_adjusting(wanted: DrawInput) -> bool:
@@ -47,19 +50,33 @@ def draw_batch(logits: Tensor, rows: Sequence[DrawInput]) -> Tensor:
     kept = scaled.div_(temperature.to(logits.dtype)).softmax(-1)
     if any(wanted.params.top_k or wanted.params.top_p < 1 or wanted.params.min_p > 0 for wanted in rows):
         kept = _filter(kept, top_k, top_p, min_p)
-    summed = kept.double().cumsum(-1)
+    summed = running_sums(kept)
     total = summed[:, -1:]
     # uniform < 1, but the product may round up to the total, which no sum exceeds.
     target = torch.minimum(uniform * total, torch.nextafter(total, torch.zeros_like(total)))
     drawn = torch.searchsorted(summed, target, right=True).squeeze(1).clamp_(max=logits.shape[1] - 1)
-    return torch.where(greedy.squeeze(1) != 0, best, drawn)
+    # A rounding in the sums must not draw what has no probability.
+    possible = kept.gather(1, drawn.unsqueeze(1)).squeeze(1) > 0
+    return torch.where(possible & (greedy.squeeze(1) == 0), drawn, best)
+
+
+def running_sums(values: Tensor) -> Tensor:
+    """[B, V] -> FP64 prefix sums [B, V], in blocks: a GPU gives one long row to one block of threads.
+
+    Where blocks join, a sum may fall or rise by a rounding.
+    """
+    rows, count = values.shape
+    padded = pad(values, (0, -count % _SUM_BLOCK)).view(rows, -1, _SUM_BLOCK)
+    inner = padded.double().cumsum(-1)
+    before = pad(inner[:, :-1, -1].cumsum(-1), (1, 0))
+    return (inner + before.unsqueeze(-1)).view(rows, -1)[:, :count]
 
 
 def _filter(probabilities: Tensor, top_k: Tensor, top_p: Tensor, min_p: Tensor) -> Tensor:
     """Zero what top-k, top-p and min-p drop. Equals keep the order of ids; top-p is a share of what top-k left."""
     ordered, ids = probabilities.sort(dim=-1, descending=True, stable=True)
     keep = torch.arange(ordered.shape[1], device=ordered.device) < top_k
-    sums = (ordered.double() * keep).cumsum(-1)
+    sums = running_sums(ordered * keep)
     keep[:, 1:] &= sums[:, :-1] < top_p * sums[:, -1:]
     keep &= ordered >= min_p * ordered[:, :1]
     keep[:, 0] = True
