@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
+
+from ninfer.resource.demand import SUMMARY_ENTRIES
+from ninfer.resource.explain import REMEMBERED_ENDS, REMEMBERED_PROMPTS
 
 from .counts import Counts
 from .device import SIM_PAGE_BYTES, SIM_STATE_BYTES
@@ -25,6 +28,15 @@ RECORDS = tuple(
 )
 """Whose types are counted. What callers and the simulated device keep is theirs."""
 
+REMEMBERED = {
+    "ninfer.resource.demand._Evidence": SUMMARY_ENTRIES,
+    "ninfer.resource.demand.Position": SUMMARY_ENTRIES + REMEMBERED_ENDS,
+    "ninfer.resource.continuation.History": REMEMBERED_PROMPTS,
+    "ninfer.base.identity.PrefixDigests": REMEMBERED_PROMPTS,
+    "ninfer.base.buffers.IntBuffer": REMEMBERED_PROMPTS,
+}
+"""What an engine keeps of those who left, on purpose and bounded: so many may be there after a life."""
+
 REQUESTS_A_WORLD = 1000
 
 
@@ -35,11 +47,15 @@ class Stock:
     objects: dict[str, int]
     open_files: int
 
-    def list_differences(self, later: Stock) -> list[str]:
-        """In words; empty when nothing has come or gone."""
+    def list_differences(self, later: Stock, remembered: Mapping[str, int]) -> list[str]:
+        """In words; empty when nothing has come or gone, but for what may be `remembered`."""
         names = sorted(self.objects.keys() | later.objects.keys())
         counts = ((name, self.objects.get(name, 0), later.objects.get(name, 0)) for name in names)
-        words = [f"{name}: {before} -> {after}" for name, before, after in counts if before != after]
+        words = [
+            f"{name}: {before} -> {after}"
+            for name, before, after in counts
+            if not before <= after <= before + remembered.get(name, 0)
+        ]
         if self.open_files != later.open_files:
             words.append(f"open files: {self.open_files} -> {later.open_files}")
         return words
@@ -64,9 +80,9 @@ def live_long(seed: int, requests: int) -> Iterator[LifeReport]:
 
 
 def stretch(spec: WorldSpec, requests: int) -> WorldSpec:
-    """The same world with more callers, at the same pace, that never ends early; with a host arena and some faults."""
+    """The same world with more callers, a little slower, that never ends early; with a host arena and some faults."""
     workload = spec.workload
-    arrival_cycles = max(1, workload.arrival_cycles) * requests // workload.requests
+    arrival_cycles = spec.cycles * requests // workload.requests
     faults = replace(
         spec.faults,
         fail_submission=None,
@@ -79,6 +95,7 @@ def stretch(spec: WorldSpec, requests: int) -> WorldSpec:
     return replace(
         spec,
         cycles=100 * requests + 20 * arrival_cycles,
+        max_queue=requests,
         host_bytes=spec.host_bytes or spec.lanes * SIM_STATE_BYTES + sum(spec.pages.values()) * SIM_PAGE_BYTES,
         workload=replace(workload, requests=requests, arrival_cycles=arrival_cycles, deaf_share=0.02),
         faults=faults,
@@ -91,10 +108,10 @@ def run_life(spec: WorldSpec) -> LifeReport:
     world = World(spec, remembers_callers=False)
     before = take_stock()
     world.run()
-    left = before.list_differences(take_stock())
+    left = before.list_differences(take_stock(), REMEMBERED)
     counts = world.counts
     del world
-    left += (f"{words} (without the engine)" for words in before_engine.list_differences(take_stock()))
+    left += (f"{words} (without the engine)" for words in before_engine.list_differences(take_stock(), {}))
     return LifeReport(spec.seed, counts, tuple(left))
 
 
