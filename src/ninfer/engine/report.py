@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
-from ninfer.base.pools import Pool
+from ninfer.base.pools import Amounts, Pool
 
 from .state import EngineState
 
@@ -27,15 +27,19 @@ class PoolUse:
 
 @dataclass(frozen=True, slots=True)
 class EngineReport:
-    """`counters`: totals since the start by name. `points`: restore points kept, by the class of their record."""
+    """`counters`: totals since the start by name. `points`: restore points kept, by the highest class of their owners.
+
+    `footprints`: what these points hold, each cell once, in the higher class; running requests may share it.
+    """
 
     counters: Mapping[str, int]
     pools: tuple[PoolUse, ...]
     points: Mapping[str, int]
+    footprints: Mapping[str, Amounts]
     records: int
 
 
-EMPTY_REPORT = EngineReport({}, (), {}, 0)
+EMPTY_REPORT = EngineReport({}, (), {}, {}, 0)
 """Of an engine that has not said anything yet."""
 
 
@@ -43,12 +47,15 @@ def make_report(state: EngineState) -> EngineReport:
     """Control thread only. Costs a walk over the records, so it is made when somebody asks."""
     occupancy = state.program.occupancy()
     totals = (state.counters, state.transfers)
+    classes = state.resources.list_classes()
+    footprints = state.program.list_footprints(list(classes.values()))
     return EngineReport(
         counters={field.name: getattr(each, field.name) for each in totals for field in fields(each)},
         pools=tuple(
             PoolUse(pool, capacity, occupancy.free[pool], occupancy.reserved[pool])
             for pool, capacity in occupancy.capacity.items()
         ),
-        points={standing.name.lower(): count for standing, count in state.resources.count_points().items()},
+        points={each.name.lower(): len(points) for each, points in classes.items()},
+        footprints={each.name.lower(): held for each, held in zip(classes, footprints, strict=True)},
         records=state.resources.facts().records,
     )

@@ -317,14 +317,14 @@ class ResourceManager:
         """What is kept now."""
         return CacheFacts(len(self._records), len(self._book), self._book.index.branches, len(self._entries))
 
-    def count_points(self) -> dict[Retention, int]:
+    def list_classes(self) -> dict[Retention, list[Handle]]:
         """Points kept, by the highest class among their owners."""
         reused = self._find_reused()
-        counts = dict.fromkeys(Retention, 0)
+        points: dict[Retention, list[Handle]] = {Retention.REUSED: [], Retention.ORDINARY: []}
         for point in self._book.list_points():
             is_reused = any(owner.serial in reused for owner in self._book.owners_of(point))
-            counts[Retention.REUSED if is_reused else Retention.ORDINARY] += 1
-        return counts
+            points[Retention.REUSED if is_reused else Retention.ORDINARY].append(point)
+        return points
 
     def audit(self) -> None:
         """Records, entries, book, summary and Program agree (V-02)."""

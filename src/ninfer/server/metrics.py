@@ -115,10 +115,13 @@ def render_engine(report: EngineReport, load: HealthFacts | None) -> Iterator[Me
         capacity.add_metric((pool.pool.value,), pool.capacity)
         for name, amount in (("free", pool.free), ("reserved", pool.reserved), ("held", pool.held)):
             use.add_metric((pool.pool.value, name), amount)
-    points = GaugeMetricFamily("ninfer_points", "Restore points kept, by class of their record.", labels=("class",))
+    points = GaugeMetricFamily("ninfer_points", "Restore points kept, by class.", labels=("class",))
+    kept = GaugeMetricFamily("ninfer_pool_kept", "What they hold of a pool.", labels=("pool", "class"))
     for name, count in report.points.items():
         points.add_metric((name,), count)
-    yield from (capacity, use, points)
+        for pool in report.pools:
+            kept.add_metric((pool.pool.value, name), report.footprints[name][pool.pool])
+    yield from (capacity, use, points, kept)
     yield GaugeMetricFamily("ninfer_records", "Conversations remembered.", report.records)
 
 

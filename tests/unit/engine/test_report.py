@@ -31,7 +31,9 @@ def _check(report: EngineReport, callers: list[Caller]) -> None:
     for use in report.pools:
         assert 0 <= use.free <= use.capacity
         assert use.held >= 0
-    assert all(count >= 0 for count in report.points.values())
+    for use in report.pools:
+        assert 0 <= sum(held[use.pool] for held in report.footprints.values()) <= use.held
+    assert bool(sum(report.points.values())) == any(held.state or held.host for held in report.footprints.values())
 
 
 @pytest.mark.parametrize("seed", range(6))
