@@ -58,7 +58,7 @@ def test_three_kinds_of_record_are_kept_apart() -> None:
     shallow = min(points, key=engine.program.point_frontier)
     free = engine.program.occupancy().free
     engine.program.discard_point(shallow)
-    engine.resources.retire(shallow)
+    engine.state.reconcile()
     assert engine.program.occupancy().free.main_kv == free.main_kv, "pages serve the deeper point"
     assert engine.resources.facts().records == 1
     engine.state.audit()
