@@ -201,11 +201,11 @@ def _prefilled(
     bound = program.bind(quote, prompt, LaneId(lane))
     assert isinstance(bound, Bound)
     program.poll()
-    capture = None
+    captures: tuple[CaptureRequest, ...] = ()
     if capture_at is not None:
-        capture = CaptureRequest(capture_at, PointKind.INPUT_POINT)
-        assert program.reserve_capture(bound.sequence, capture, None) is None
-    program.submit([], PrefillTurn(bound.sequence, prompt.prompt_tokens - bound.frontier, capture))
+        captures = (CaptureRequest(capture_at, PointKind.INPUT_POINT),)
+        assert program.reserve_capture(bound.sequence, captures[0], None) is None
+    program.submit([], PrefillTurn(bound.sequence, prompt.prompt_tokens - bound.frontier, captures))
     program.poll()
     return bound.sequence
 
