@@ -26,7 +26,7 @@ from demo.server import running_server
 
 SERVER = (
     *("--dtype", "float64", "--threads", "1", "--max-concurrency", "4"),
-    *("--max-context", "512", "--kv-capacity", "704", "--device-state-slots", "5", "--host-capacity-bytes", "3MiB"),
+    *("--max-context", "512", "--kv-capacity", "512", "--device-state-slots", "5", "--host-capacity-bytes", "3MiB"),
     *("--max-queue", "8", "--prefill-chunk", "64"),
 )
 CLIENTS = 14
