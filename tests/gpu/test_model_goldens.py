@@ -69,25 +69,23 @@ def test_plain_routes_equal_the_golden(name: str, device: torch.device) -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_fused_routes_equal_the_golden(name: str, device: torch.device) -> None:
-    """FP32: prompt in two chunks with a cut, then greedy steps from slot to slot."""
+    """FP32: the prompt's beginning in two chunks with a cut, its next tokens step by step from slot to slot."""
     if name == "moe_text" and device.type == "cuda":
         pytest.skip("grouped products on a GPU take BF16 only")
     rig = open_rig(name, torch.float32, device)
-    model = FusedModel(rig.model, rig.memory)
-    split, length = rig.chunk_split, len(rig.prompt)
+    model, golden, split = FusedModel(rig.model, rig.memory), rig.golden, rig.chunk_split
+    stop = split + 4
     first = fused_prefill(rig, model, 0, split, None, 1, cuts=((5, 4),))
-    rest = fused_prefill(rig, model, split, length, 1, 2)
-    near(rig.model.logits(torch.cat([first, rest])), rig.golden["logits"], BOUND)
-    layers = [i for i in range(len(rig.geometry.layers)) if f"mid.recurrent.{i}" in rig.golden]
+    rest = fused_prefill(rig, model, split, stop, 1, 2)
+    near(rig.model.logits(torch.cat([first, rest])), golden["logits"][:stop], BOUND)
+    layers = [i for i in range(len(rig.geometry.layers)) if f"mid.recurrent.{i}" in golden]
     for index, layer in enumerate(layers):
-        near(rig.memory.states.recurrent[1, index], rig.golden[f"mid.recurrent.{layer}"], BOUND)
-        near(rig.memory.states.conv[1, index].t(), rig.golden[f"mid.conv.{layer}"][:, 1:], BOUND)
-    hidden = rest[-1:]
-    for step, token in enumerate(rig.golden["greedy_ids"].tolist()[:4]):
-        logits = rig.model.logits(hidden)[0]
-        near(logits, rig.golden["greedy_logits"][step], BOUND)
-        assert int(logits.argmax()) == token
-        hidden = fused_step(rig, model, token, length + step + 1, 2 + step % 2, 2 + (step + 1) % 2)
+        near(rig.memory.states.recurrent[1, index], golden[f"mid.recurrent.{layer}"], BOUND)
+        near(rig.memory.states.conv[1, index].t(), golden[f"mid.conv.{layer}"][:, 1:], BOUND)
+    for step in range(3):
+        token = int(rig.prompt[stop + step])
+        hidden = fused_step(rig, model, token, stop + step + 1, 2 + step % 2, 2 + (step + 1) % 2)
+        near(rig.model.logits(hidden)[0], golden["logits"][stop + step], BOUND)
 
 
 @pytest.mark.parametrize(("name", "bound"), [("dense_text", 0.08), ("moe_text", 0.3)])
@@ -110,11 +108,11 @@ def test_a_restored_state_continues_bit_for_bit(name: str, device: torch.device)
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
     rig = open_rig(name, dtype, device)
     model = FusedModel(rig.model, rig.memory)
-    fused_prefill(rig, model, 0, rig.chunk_split, None, 1)
+    length = rig.chunk_split if device.type == "cuda" else 3
+    fused_prefill(rig, model, 0, length, None, 1)
     states = rig.memory.states
     for kept in (states.recurrent, states.conv, states.tail):
         kept[5] = kept[1]
-    length = rig.chunk_split
     runs = []
     for slot, source in ((1, 1), (6, 5), (7, 5)):
         rows = [fused_step(rig, model, 11, length + 1, source, slot)]

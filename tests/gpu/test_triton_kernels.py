@@ -187,7 +187,7 @@ def test_attention_decode(
 
 
 @pytest.mark.parametrize(("dtype", "bound"), FORMATS)
-@pytest.mark.parametrize(("start", "tokens"), [(0, 1), (0, 70), (63, 2), (64, 40), (100, 70)])
+@pytest.mark.parametrize(("start", "tokens"), [(0, 1), (0, 70), (63, 2), (100, 35)])
 def test_attention_prefill(dtype: torch.dtype, bound: float, start: int, tokens: int, device: torch.device) -> None:
     """A chunk over its past: the mask follows the history, not the corner of the chunk; what is past the end is NaN."""
     heads, kv_heads, pages = 4, 2, [3, 1, 4]
