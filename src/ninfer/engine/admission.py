@@ -261,9 +261,13 @@ def _keep(source: Source) -> frozenset[Handle]:
 
 def _path(source: Source) -> RestorePath:
     point, record = source.quote.checkpoint, source.record
-    if point is None or record is None:
+    if point is None:
         return RestorePath.ROOT
-    return RestorePath.END if point == record.end else RestorePath.INPUT_POINT
+    if source.entry is not None:
+        return RestorePath.SHARED
+    if record is None or point == record.input_point:  # without a record: kept for this request alone
+        return RestorePath.INPUT_POINT
+    return RestorePath.END if point == record.end else RestorePath.ANCHOR
 
 
 def _broken_contract(request: Request, missing: Missing) -> CapacityContractError:

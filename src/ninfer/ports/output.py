@@ -19,6 +19,8 @@ class RestorePath(Enum):
     ROOT = "root"
     END = "generation_endpoint"
     INPUT_POINT = "recovery_point"
+    ANCHOR = "anchor"
+    SHARED = "shared_entry"
 
 
 class FinishReason(Enum):
