@@ -9,10 +9,11 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q install -c constraints.txt
 ARGS ?=
 
-.PHONY: help demo test check fix bench sim mutants leaks soak pressure clean
+.PHONY: help demo scenarios test check fix bench sim mutants leaks soak pressure clean
 
 help:
 	@echo "make demo [SEED=n]  serve the bundled model and hold checked conversations through it"
+	@echo "make scenarios [SEED=n]  play the nine scenarios of the design over HTTP with little room; what each promises"
 	@echo "make test           run the whole test suite"
 	@echo "make check          format, lint, types, import contracts, architecture tests"
 	@echo "make fix            format and repair what ruff can repair"
@@ -38,6 +39,9 @@ $(VENV)/dev.stamp: $(VENV)/base.stamp
 
 demo: $(VENV)/base.stamp
 	$(BIN)/python -m demo --seed $(SEED)
+
+scenarios: $(VENV)/base.stamp
+	OMP_NUM_THREADS=1 $(BIN)/python -m demo.scenarios --seed $(SEED) $(ARGS)
 
 test: $(VENV)/dev.stamp
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)

@@ -26,6 +26,10 @@ class Answer:
     reasoning: str = ""
     calls: list[dict[str, str]] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    moments: list[float] = field(default_factory=list)
+    """When each piece of output came, by the monotonic clock."""
+    timings: dict[str, Any] = field(default_factory=dict)
+    """The server's own figures."""
 
     @property
     def computed_tokens(self) -> int:
@@ -71,6 +75,27 @@ def ask(client: OpenAI, name: str, messages: list[dict[str, Any]], **options: An
             else:
                 answer.longest_gap_s = max(answer.longest_gap_s, now - last)
             last = now
+            answer.moments.append(now)
+        if chunk.usage is not None:
+            _take_usage(answer, chunk)
+    return answer
+
+
+def complete(client: OpenAI, answer: Answer, prompt: list[int], max_tokens: int) -> Answer:
+    """Stream one raw completion of token ids, greedily and to its full length, into `answer`."""
+    stream = client.completions.create(
+        model="ninfer",
+        prompt=prompt,
+        max_tokens=max_tokens,
+        temperature=0,
+        stream=True,
+        stream_options={"include_usage": True},
+        extra_body={"ignore_eos": True},
+    )
+    for chunk in stream:
+        if chunk.choices and chunk.choices[0].text:
+            answer.text += chunk.choices[0].text
+            answer.moments.append(monotonic())
         if chunk.usage is not None:
             _take_usage(answer, chunk)
     return answer
@@ -90,6 +115,7 @@ def _take_delta(answer: Answer, delta: Any) -> bool:
 
 def _take_usage(answer: Answer, chunk: Any) -> None:
     usage, timings = chunk.usage, (chunk.model_extra or {}).get("timings") or {}
+    answer.timings = timings
     answer.prompt_tokens = usage.prompt_tokens
     answer.completion_tokens = usage.completion_tokens
     answer.reused_tokens = usage.prompt_tokens_details.cached_tokens
