@@ -36,7 +36,7 @@ class SharedEntry:
 
     @property
     def is_superseded(self) -> bool:
-        """Its known uses are covered by its successor: nobody but that conversation started from it (docs/adr/0005)."""
+        """Its known uses are covered by its successor: nobody but that conversation started from it (docs/adr/0006)."""
         return self.is_replaced and self.users <= 1
 
     def points(self) -> tuple[Handle, ...]:
