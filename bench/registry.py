@@ -27,6 +27,9 @@ SCENARIOS: dict[str, Scenario] = {
     "http": Scenario("bench.http", ("tests/server", "tests/unit/engine"), "the bundled model over HTTP on the CPU"),
     "text": Scenario("bench.text", ("tests/unit/frontend",), "text work of a warm turn on a 100k-token conversation"),
     "store": Scenario("bench.store", ("tests/unit/store", "tests/unit/program"), "accounting on the control thread"),
+    "policy": Scenario(
+        "bench.policy", ("tests/unit/resource",), "source and reclaim for one admission; prefix look-up"
+    ),
     "sim": Scenario("bench.sim", ("tests/sim",), "simulated worlds, audits and oracle included"),
     "ops": Scenario("bench.ops", ("tests/kernels",), "operators and whole steps on the CPU"),
 }
