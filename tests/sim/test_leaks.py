@@ -14,7 +14,7 @@ from ninfer.sim.spec import draw_world
 def test_nothing_is_left_of_hundreds_of_requests() -> None:
     """[B8, C5] with cancels, refusals and failed transfers; free cells and bytes are checked by the world itself."""
     (report,) = live_long(5, 250)
-    assert report.counts.requests > 200  # a full queue refuses some
+    assert report.counts.requests == 250
     assert report.counts.cancels > 10
     assert report.counts.faults > 10
     assert report.left == ()

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 class Counts:
     """Totals of one world, or of several.
 
-    `reclaims`: times points ended to make room. `snapshots`, `replays`: pauses of each kind. `trims`: histories taken
-    over below a deeper point, whose pages go. `late`: submissions that did not land at the first poll, `overtaking`:
-    what landed before something older. `refusals`: planted, wherever something optional is allocated. `faults`:
-    refusals, failed transfers and device failures together.
+    `reclaims`: times points ended to make room. `snapshots`, `replays`: pauses of each kind. `trims`: histories that
+    go on and lose pages behind their deepest point. `late`: submissions that did not land at the first poll,
+    `overtaking`: what landed before something older. `refusals`: planted, wherever something optional is allocated.
+    `faults`: refusals, failed transfers and device failures together.
     """
 
     cycles: int = 0

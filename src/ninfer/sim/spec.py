@@ -71,7 +71,7 @@ def draw_world(seed: int) -> WorldSpec:
         seed=seed,
         cycles=cycles,
         lanes=lanes,
-        slots=lanes + chance.choice((0, 2, lanes, 2 * lanes, 16)),
+        slots=lanes + chance.choice((0, 0, 1, 2, lanes, 16)),
         pages=pools,
         max_context=max_context,
         chunk_tokens=chance.choice(chunks),

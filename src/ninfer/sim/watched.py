@@ -215,10 +215,18 @@ class WatchedProgram(Program):
         self._tell(Released, str(sequence), self.in_flight(sequence))
         super().release(sequence)
 
+    def discard_point(self, point: Handle) -> None:
+        """Counted as a trim when a history that goes on loses pages by it."""
+        directory, before = self._stores.checkpoints[point].directory, self.occupancy().free
+        super().discard_point(point)
+        self._counts.trims += not directory.is_unheld and self.occupancy().free.main_kv > before.main_kv
+
     def delete(self, action: DeleteAction) -> Amounts:
-        """Counted."""
+        """Counted, and as a trim when a history that goes on loses pages by it."""
+        histories = [self._stores.checkpoints[point].directory for point in action.points]
         freed = super().delete(action)
         self._counts.reclaims += 1
+        self._counts.trims += freed.main_kv > 0 and not all(history.is_unheld for history in histories)
         self._tell(Reclaimed, _names(action.points), tuple(f"{pool.value}:{amount}" for pool, amount in freed.items()))
         return freed
 
