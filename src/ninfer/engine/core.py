@@ -28,7 +28,7 @@ from .request import Interrupt, Request
 from .stops import StopWatch, TextDecoder, forbid
 
 _log = logging.getLogger("ninfer.engine")
-_DEVICE_WAIT_S = 0.02
+DEVICE_WAIT_S = 0.02
 THREAD_NAME = "ninfer-engine"
 
 
@@ -284,7 +284,7 @@ class EngineCore:
     def _rest(self) -> None:
         """Sleep until there may be something to do."""
         if self._state.has_work_in_flight:
-            self._device_wait(_DEVICE_WAIT_S)
+            self._device_wait(DEVICE_WAIT_S)
             return
         deadline = self._cycle.next_deadline_s
         timeout = None if deadline is None else max(0.0, deadline - self._state.clock.now())
