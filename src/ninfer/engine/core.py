@@ -29,6 +29,8 @@ from .stops import StopWatch, TextDecoder, forbid
 
 _log = logging.getLogger("ninfer.engine")
 DEVICE_WAIT_S = 0.02
+_STILL_CYCLES = 3
+"""So many cycles may find nothing to do while requests are there and nothing is in flight."""
 THREAD_NAME = "ninfer-engine"
 
 
@@ -107,6 +109,7 @@ class EngineCore:
         self._drained = threading.Event()
         self._condition = Condition.READY
         self._stopping = False
+        self._still_cycles = 0
         self._failure: NInferError | None = None
         self._thread: threading.Thread | None = None
 
@@ -271,6 +274,7 @@ class EngineCore:
         try:
             while True:
                 moved = self.step()
+                self._still_cycles = 0 if moved else self._still_cycles
                 if self._stopping:
                     for ticket in list(self._state.requests):
                         self._cycle.interrupt(ticket, Interrupt.CANCEL)
@@ -285,6 +289,11 @@ class EngineCore:
         """Sleep until there may be something to do."""
         if self._state.has_work_in_flight:
             self._device_wait(DEVICE_WAIT_S)
+            return
+        if self._state.requests:  # they wait for what the last cycle released, or for an event that will never come
+            self._still_cycles += 1
+            phases = [(ticket, request.phase.value) for ticket, request in self._state.requests.items()]
+            assert self._still_cycles < _STILL_CYCLES, f"V-16: nothing moves, and there wait {phases}"
             return
         deadline = self._cycle.next_deadline_s
         timeout = None if deadline is None else max(0.0, deadline - self._state.clock.now())

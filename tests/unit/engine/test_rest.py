@@ -212,3 +212,16 @@ def test_a_deadline_is_kept_while_the_device_is_busy(deadline: str) -> None:
         assert queued.ended.wait(LIMIT_S)
         assert isinstance(queued.events[-1], Failed)
         device.free()
+
+
+def test_requests_that_nothing_will_ever_move_are_told_so() -> None:
+    """[V-16]: an engine that forgot somebody fails and names them; it does not sleep over them until their deadline."""
+    engine = SimEngine(audit=False)
+    engine.state.clock = SystemClock()
+    engine.core._cycle._admission.admit_fresh = lambda: False  # type: ignore[method-assign]
+    engine.core.start()
+    _, ear = submit(engine, 1)
+    assert ear.ended.wait(LIMIT_S)
+    assert isinstance(ear.events[-1], Failed)
+    assert "V-16" in (engine.core.find_failure() or "")
+    engine.core.stop()
