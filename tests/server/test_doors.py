@@ -231,6 +231,31 @@ def test_a_log_that_cannot_be_written_is_no_error() -> None:
     JsonJournal(closed).write(record)
 
 
+def test_a_full_disk_is_told_once_and_does_not_spoil_the_end(capsys: pytest.CaptureFixture[str]) -> None:
+    """Settled decision 12: closing a file whose last lines do not fit may not turn a clean drain into exit code 1."""
+
+    class Disk(io.StringIO):
+        is_full = True
+
+        def flush(self) -> None:
+            if self.is_full:
+                raise OSError(28, "No space left on device")
+
+        def close(self) -> None:
+            self.flush()
+
+    disk = Disk()
+    journal = JsonJournal(disk)
+    for is_full in (True, True, False, True):
+        disk.is_full = is_full
+        journal.write(RequestRecord("r", "GET", "/v1/models", 200))
+    journal.close()
+    assert (
+        capsys.readouterr().err.splitlines()
+        == ["ninfer: the request log loses lines: [Errno 28] No space left on device"] * 2
+    )
+
+
 def test_the_session_hint_reaches_the_plan(api: Api, engine: ScriptedEngine) -> None:
     """The header wins over prompt_cache_key."""
     chat = {"messages": [{"role": "user", "content": "x"}], "prompt_cache_key": "k"}

@@ -13,12 +13,15 @@ import pytest
 
 from ninfer.base.errors import QueueTimeout, RequestFailed
 from ninfer.ports.output import GAP_BOUNDS_S, GenerationStart, LossReport, RestorePath
+from ninfer.resource.admission import Right
 from ninfer.server.journal import SCHEMA, JsonJournal, RequestRecord
 
 from .clients import Api
 from .scripted import Script, ScriptedEngine, whole
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "request-log.md").read_text()
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "request-log.md").read_text()
+RESOURCE = ROOT / "src" / "ninfer" / "resource"
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
 
@@ -45,6 +48,18 @@ def test_the_page_describes_every_field_and_no_other() -> None:
         *(f"{b:g}" for b in GAP_BOUNDS_S if b >= 1),
     ]
     assert ", ".join(bounds).replace("500, 1,", "500 ms, 1,") in PAGE
+
+
+def test_the_page_explains_every_reason_of_a_loss() -> None:
+    """Settled decision 14: a reason that nobody explains is none. Reasons are written where points end."""
+    source = "".join(path.read_text() for path in RESOURCE.glob("*.py"))
+    ends = re.findall(r"_losses\.note\([^\n]*, f?\"(\w+)(?:\{right\.value\})?\"\)", source)
+    assert len(ends) == source.count("_losses.note("), "written in a form that this test does not read"
+    told = re.findall(r"reason = \"(\w+)\"", (RESOURCE / "explain.py").read_text())
+    for reason in {*ends, *told}:
+        assert f"`{reason}" in PAGE
+    for right in Right:
+        assert f"`{right.value}`" in PAGE
 
 
 def write(api: Api) -> list[dict[str, Any]]:

@@ -131,7 +131,9 @@ def serve(options: EngineOptions, server_options: ServerOptions, request_log: Pa
     with ExitStack() as stack:
         journals: list[Any] = [LineJournal()]
         if request_log is not None:
-            journals.append(JsonJournal(stack.enter_context(_open_log(request_log))))
+            lines = JsonJournal(_open_log(request_log))
+            stack.callback(lines.close)
+            journals.append(lines)
         bound = stack.enter_context(bind_socket(server_options.host, server_options.port))
         service = Service(server_options, server_options.served_model_names, SystemClock())
         app = build_app(service, ManyJournals(*journals))

@@ -7,6 +7,7 @@ work: a failure never reaches a request (settled decision 12).
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import IO, Protocol
 
@@ -134,14 +135,23 @@ class LineJournal:
 
 
 class JsonJournal:
-    """One JSON object a request, appended to an open file."""
+    """One JSON object a request, appended to an open file. Says on stderr when lines begin to be lost."""
 
     def __init__(self, out: IO[str]) -> None:
         self._out = out
+        self._is_losing = False
 
     def write(self, record: RequestRecord) -> None:
         line = msgspec.json.encode({"schema": SCHEMA, **record.list_values()})
-        _write_quietly(self._out, line.decode() + "\n")
+        error = _write_quietly(self._out, line.decode() + "\n")
+        if error is not None and not self._is_losing:
+            _write_quietly(sys.stderr, f"ninfer: the request log loses lines: {error}\n")
+        self._is_losing = error is not None
+
+    def close(self) -> None:
+        """Closes the file. Does not raise: what a full disk has not taken by now is lost, the exit code is not."""
+        with suppress(OSError):
+            self._out.close()
 
 
 class ManyJournals:
@@ -165,9 +175,11 @@ def _short(value: Value) -> str:
     return f"{value:.4f}" if isinstance(value, float) else str(value)
 
 
-def _write_quietly(out: IO[str], line: str) -> None:
+def _write_quietly(out: IO[str], line: str) -> OSError | ValueError | None:
+    """What went wrong, if anything did."""
     try:
         out.write(line)
         out.flush()
-    except (OSError, ValueError):  # full disk, closed pipe: a log line is optional work
-        return
+    except (OSError, ValueError) as error:  # full disk, closed pipe: a log line is optional work
+        return error
+    return None
