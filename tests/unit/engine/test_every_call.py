@@ -199,16 +199,8 @@ def test_the_load_makes_every_kind_of_call() -> None:
     program = {"quote_source", "bind", "reserve_prefill", "reserve_decode", "reserve_capture", "submit", "commit_run"}
     program |= {"freeze_end", "release", "point_frontier", "list_delete_actions", "delete", "occupancy"}
     program |= {"pause", "demote", "list_demote_actions"}
-    resources = {
-        "list_sources",
-        "explain",
-        "adopt",
-        "publish_input_point",
-        "publish_end",
-        "vacate",
-        "retire",
-        "reclaim",
-    }
+    resources = {"list_sources", "explain", "adopt", "note_prefill", "plan_capture", "note_retired", "publish_captured"}
+    resources |= {"publish_end", "vacate", "close", "plan_room", "carry_out"}
     assert made >= program | resources, program | resources - made
 
 
