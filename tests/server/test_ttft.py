@@ -129,12 +129,15 @@ def test_the_load_is_a_function_of_its_seed_and_the_answers() -> None:
     assert history[1][: len(history[0])] == history[0]
 
 
-def test_a_stream_that_is_cut_is_an_error() -> None:
+@pytest.mark.parametrize("reset", [False, True])
+def test_a_stream_that_is_cut_is_an_error(reset: bool) -> None:
+    """Closed in order, or reset because the server had not read all of the request."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:
             connection, _ = listener.accept()
-            connection.recv(65536)
+            while b'"messages"' not in connection.recv(65536, socket.MSG_PEEK if reset else 0):
+                pass
             connection.sendall(b'HTTP/1.1 200 OK\r\nconnection: close\r\n\r\ndata: {"choices":[]}\n\n')
             connection.close()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import http.client
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
@@ -124,9 +125,11 @@ class ChatClient:
 
 
 def _list_events(response: http.client.HTTPResponse) -> Iterator[dict[str, Any]]:
-    for line in response:
-        if line.startswith(b"data: {"):
-            yield json.loads(line[len(b"data: ") :])
+    """Up to the end of the stream, however it came: closed or reset is the same to who reads."""
+    with suppress(ConnectionError, http.client.IncompleteRead):
+        for line in response:
+            if line.startswith(b"data: {"):
+                yield json.loads(line[len(b"data: ") :])
 
 
 def _find_code(body: bytes, status: int) -> str:
