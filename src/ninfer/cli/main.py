@@ -23,6 +23,7 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "inspect": ("ninfer.cli.inspect", "Show a model's geometry and the memory it would need."),
     "ttft": ("ninfer.cli.ttft", "Put a scripted load on a running server and report what became of it."),
     "sim": ("ninfer.cli.sim", "Run simulated worlds from seeds and check everything."),
+    "simulate": ("ninfer.cli.simulate", "Replay request traces and say what is reused."),
 }
 """Name, module that holds a `command`, and the line in the list of commands."""
 

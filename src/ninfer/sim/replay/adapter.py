@@ -1,9 +1,11 @@
-"""From a trace's segments to the `InputPlan` that the engine gets: typed R, recovery frontier, markers (D2-D4, D11).
+"""From a trace's segments to the engine's `InputPlan`: typed R, recovery frontier, markers (D2-D4, D11, D12).
 
 Roles decide as the frontend does by its probe. With roles and template glue: R lies before the header that opens the
 reply (ResponseReplay), unless thinking stands in the open turn, which the next user message would remove: then before
 the first assistant header after the last user message (TurnClosure). C is where the content before R's closing glue
-ends. A prompt of unknown roles is raw input: E and P alone (D3).
+ends. Explicit markers come first, then the frontend's automatic ones: the end of the last text part (of the whole
+message where a tool's result stands last), and the end of the leading instructions. A prompt of unknown roles is raw
+input: E and P alone (D3).
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ IDENTITY = b"replay"
 """Execution identity of every replay."""
 
 _SPOKEN = (Role.ASSISTANT, Role.THINK)
+_GLUE = (Role.HEADER, Role.CLOSE)
+_CONVERSED = (Role.USER, Role.TOOL, *_SPOKEN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +43,7 @@ def make_plan(request: TraceRequest) -> InputPlan:
     digests = PrefixDigests(IDENTITY)
     digests.extend_to(tokens, len(tokens))
     point = find_recovery_point(request.prompt)
-    markers = find_markers(request.prompt)
+    markers, moving = find_markers(request.prompt)
     rewrites = () if point.rewrite_point is None else (point.rewrite_point,)
     cuts = {frontier for frontier in (*rewrites, point.frontier, *markers) if 0 < frontier < len(tokens)}
     return InputPlan(
@@ -51,6 +55,7 @@ def make_plan(request: TraceRequest) -> InputPlan:
         rewrite_point=point.rewrite_point,
         rewrite_execution_frontiers=rewrites,
         shared_markers=markers,
+        moving_marker=moving,
         execution_frontiers=tuple(sorted(cuts)),
         session=request.session,
     )
@@ -78,8 +83,34 @@ def find_recovery_point(prompt: Sequence[Segment]) -> RecoveryPoint:
     return RecoveryPoint(ends[content], rewrite, ends[opener])
 
 
-def find_markers(prompt: Sequence[Segment]) -> tuple[int, ...]:
-    """Explicit markers, ascending; of more than four the deepest count, as a caller would move them on."""
-    ends = accumulate(segment.tokens for segment in prompt)
-    marked = sorted({end for end, segment in zip(ends, prompt, strict=True) if segment.is_marked})
-    return tuple(marked[-MOST_MARKERS:])
+def find_markers(prompt: Sequence[Segment]) -> tuple[tuple[int, ...], int | None]:
+    """Shared markers, ascending, and the one of them at the end of the input that nobody asked for (D12)."""
+    ends = list(accumulate(segment.tokens for segment in prompt))
+    asked = [end for end, segment in zip(ends, prompt, strict=True) if segment.is_marked]
+    chosen = dict.fromkeys(asked[-MOST_MARKERS:])
+    moving = instructions = None
+    if all(segment.role is not Role.CTX for segment in prompt):
+        moving, instructions = _find_input_end(prompt, ends), _find_instructions_end(prompt, ends)
+    for automatic in (moving, instructions):
+        if automatic and len(chosen) < MOST_MARKERS:
+            chosen.setdefault(automatic)
+    return tuple(sorted(chosen)), moving if moving in chosen and moving not in asked else None
+
+
+def _find_input_end(prompt: Sequence[Segment], ends: Sequence[int]) -> int | None:
+    """Behind the last text of a user or system message, or behind the whole message of a tool; else None."""
+    last = max((index for index, segment in enumerate(prompt) if segment.role not in _GLUE), default=None)
+    if last is None or prompt[last].role in _SPOKEN or prompt[last].role is Role.TOOLS:
+        return None
+    if prompt[last].role is Role.TOOL:
+        while last + 1 < len(prompt) and prompt[last + 1].role is Role.CLOSE:
+            last += 1
+    return ends[last]
+
+
+def _find_instructions_end(prompt: Sequence[Segment], ends: Sequence[int]) -> int | None:
+    """As far as the prompt is the same whatever a user says first; None without instructions and tools."""
+    first = next((index for index, segment in enumerate(prompt) if segment.role in _CONVERSED), len(prompt))
+    if first == len(prompt) or all(segment.role in _GLUE for segment in prompt[:first]):
+        return None
+    return ends[first - 1] if first else None

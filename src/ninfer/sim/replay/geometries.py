@@ -57,6 +57,11 @@ def page_bytes(geometry: ModelGeometry) -> int:
     return geometry.kv_page_bytes(Pool.MAIN_KV, NUMERIC_FORMAT)
 
 
+def kv_token_bytes(geometry: ModelGeometry) -> int:
+    """Keys and values of one token in all layers."""
+    return geometry.kv_token_bytes(Pool.MAIN_KV, NUMERIC_FORMAT)
+
+
 def image_bytes(geometry: ModelGeometry) -> int:
     """Of one StateImage."""
     return geometry.state_bytes(NUMERIC_FORMAT)

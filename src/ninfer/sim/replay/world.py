@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ninfer.base.clock import ManualClock
+from ninfer.base.clock import ManualClock, SystemClock
 from ninfer.base.errors import NInferError
 from ninfer.base.ids import Ticket
 from ninfer.engine.core import EngineCore
@@ -29,6 +29,7 @@ from .adapter import make_plan
 from .device import NoCosts, ReplayDevice, UnitCosts
 from .stream import VOCAB_TOKENS
 from .trace import TraceRequest, tokens_of
+from .watched import CountedProgram, TimedAdmission
 
 _NEVER_S = 1e12
 
@@ -73,7 +74,7 @@ class Ran:
 
 @dataclass(frozen=True, slots=True)
 class ReplaySettings:
-    """What a replay's engine is made of. `chunk_tokens` None: a prompt is one unit."""
+    """What a replay's engine is made of."""
 
     slots: int
     pages: int
@@ -101,11 +102,13 @@ class HeldTurns(Turns):
 
 
 class HeldCycle(Cycle):
-    """The heartbeat with held turns."""
+    """The heartbeat with held turns and timed admission."""
 
     def __init__(self, state: EngineState, held: set[Ticket]) -> None:
         super().__init__(state)
         self._turns = HeldTurns(state, self.endings, held)
+        self.timed = TimedAdmission(state, self.endings, SystemClock())
+        self._admission = self.timed
 
 
 class Silence:
@@ -147,7 +150,8 @@ class ReplayWorld:
             host_bytes=settings.host_bytes,
         )
         meter = MeteredHost(self.device, self.device.facts)
-        self.program = Program(self.device, meter if settings.host_bytes else None)
+        self.program = CountedProgram(self.device, meter if settings.host_bytes else None)
+        self.program.watch()
         self.resources = make_resources(self.program)
         cycle = CycleSettings(
             max_context=settings.max_context,
@@ -159,8 +163,9 @@ class ReplayWorld:
         )
         self.state = EngineState(cycle, self.program, self.resources, self.clock, Members(settings.lanes))
         self.state.transfers = meter.totals
+        self.cycle = HeldCycle(self.state, self.held)
         self._core = EngineCore(
-            HeldCycle(self.state, self.held),
+            self.cycle,
             decoder=Silence,
             max_queue=1_000_000,
             vocab_tokens=VOCAB_TOKENS,
