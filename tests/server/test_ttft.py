@@ -74,6 +74,8 @@ def test_a_failed_request_is_counted_and_told_by_the_exit_status(
     table = capsys.readouterr().out
     for part in told["total"]:
         assert part in table
+    code, told = report(capsys, "--url", live.url, "--plot", str(tmp_path / "nowhere" / "run.svg"))
+    assert (code, told["total"]["outcome"]["requests"]) == (1, 9), "the report is there without its picture"
 
 
 def test_keys_are_used_and_a_missing_server_is_one_line(

@@ -73,13 +73,13 @@ def command(**given: Any) -> int:
     before = client.fetch("/metrics")
     samples = drive(client, shape, given["concurrency"], fields)
     total = sum_up(samples, find_growth(before, client.fetch("/metrics")))
-    if given["plot"] is not None:
-        _write_plot(given["plot"], samples, given["url"])
     if given["as_json"]:
         requests = [describe(sample) for sample in samples]
         click.echo(json.dumps({"schema": SCHEMA, "url": given["url"], "requests": requests, "total": total}))
     else:
         _print(samples, total)
+    if given["plot"] is not None:  # last: a file that cannot be written does not take the report with it
+        _write_plot(given["plot"], samples, given["url"])
     return 1 if total["outcome"]["errors"] else 0
 
 
