@@ -121,7 +121,7 @@ def take_stock() -> Stock:
     types = Counter(map(type, gc.get_objects()))
     objects = Counter[str]()
     for kind, count in types.items():
-        if kind.__module__.startswith(RECORDS) and not issubclass(kind, Enum):
+        if str(kind.__module__).startswith(RECORDS) and not issubclass(kind, Enum):
             objects[f"{kind.__module__}.{kind.__qualname__}"] += count
     files = Path("/proc/self/fd")
     return Stock(dict(objects), len(list(files.iterdir())) if files.is_dir() else 0)
