@@ -33,10 +33,12 @@ def list_demotions(stores: ContextStores, pool: Pool) -> list[DemoteAction]:
 def find_host_gap(stores: ContextStores, action: DemoteAction, deletions: Sequence[DeleteAction]) -> HostGap | None:
     """Whether an action's content fits on the host once these points have ended and safe duplicates are dropped."""
     cells = _find_leaving(stores, action, None).cells()
+    if stores.copies.find_unplaced(cells) is None:  # the usual case, and far cheaper to ask
+        return None
     wanted = set(cells)
-    spare = [extent for pool, cell, extent in stores.copies.list_replicas() if (pool, cell) not in wanted]
+    spare = {extent for pool, cell, extent in stores.copies.list_replicas() if (pool, cell) not in wanted}
     drops = stores.checkpoints.list_host_drops(point for deletion in deletions for point in deletion.points)
-    unplaced = stores.copies.find_unplaced(cells, [*spare, *(drop for drop in drops if drop not in spare)])
+    unplaced = stores.copies.find_unplaced(cells, [*sorted(spare), *(drop for drop in drops if drop not in spare)])
     if unplaced is None:
         return None
     return HostGap(unplaced.gap_bytes, unplaced.free_bytes >= unplaced.need_bytes)

@@ -7,7 +7,9 @@ listing over 1,000 of them stands in the way of an admission.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
+
+import numpy as np
+import numpy.typing as npt
 
 from ninfer.base.frontier import backend_frontier, pages_for
 from ninfer.base.ids import Handle
@@ -36,9 +38,11 @@ class _Tail:
         self._pages: list[int] | None = None
         self._host_bytes: list[int] | None = None
         if table.pages.leased_cells or len(stores.arena):
-            entries = table.entries.view(self.first)[::-1].tolist()
-            self._pages = [0, *accumulate(int(entry > 0 and table.pages.refs(entry) == 1) for entry in entries)]
-            self._host_bytes = [0, *accumulate(_host_bytes(stores, pool, table, entry) for entry in entries)]
+            entries = np.frombuffer(table.entries.view(self.first), np.int32)[::-1]
+            refs = table.pages.list_refs()
+            goes = (entries > 0) & (refs[np.maximum(entries, 0)] == 1)
+            self._pages = [0, *np.cumsum(goes).tolist()]
+            self._host_bytes = [0, *np.cumsum(_list_host_bytes(stores, pool, entries, goes)).tolist()]
 
     def count_freed(self, kept_tokens: int) -> tuple[int, int]:
         """Pages and host bytes that come free when coverage shrinks to `kept_tokens`."""
@@ -205,9 +209,14 @@ def _count_extent_owners(stores: ContextStores, entry: int) -> int:
     return stores.arena.refs(extent) - stores.arena.readers(extent)
 
 
-def _host_bytes(stores: ContextStores, pool: Pool, table: PageTable, entry: int) -> int:
-    """Host bytes that go with a page of one owner: its extent, or the replica of a device page that is freed."""
-    if entry < 0:
-        return stores.arena.count_freed([stores.arena.at(~entry)])
-    replica = stores.copies.find_host(pool, entry) if table.pages.refs(entry) == 1 else None
-    return 0 if replica is None else stores.arena.count_freed([replica])
+def _list_host_bytes(
+    stores: ContextStores, pool: Pool, entries: npt.NDArray[np.int32], goes: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.int64]:
+    """Host bytes that go with each page of one owner: its extent, or the replica of a device page that is freed."""
+    host_bytes = np.zeros(len(entries), np.int64)
+    if len(stores.arena):
+        alone = entries < 0
+        host_bytes[alone] = stores.arena.list_sole_bytes(~entries[alone])
+        replicas = stores.copies.list_hosts(pool, entries[goes])
+        host_bytes[goes] = np.where(replicas < 0, 0, stores.arena.list_sole_bytes(np.maximum(replicas, 0)))
+    return host_bytes

@@ -11,6 +11,9 @@ from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
 from ninfer.base.ids import Handle
 from ninfer.base.pools import Pool
 
@@ -49,6 +52,7 @@ class Copies:
         self._block_bytes = dict(block_bytes)
         self._writes = {pool: array("q", [0]) * (cells.capacity + 1) for pool, cells in pools.items()}
         self._replicas: dict[Cell, Handle] = {}
+        self._replica_of = {pool: np.full(cells.capacity + 1, -1, np.int32) for pool, cells in pools.items()}
         self._saves: HandleTable[tuple[SaveTarget, ...]] = HandleTable()
         self._saving: set[Cell] = set()
         for cells in pools.values():
@@ -65,6 +69,10 @@ class Copies:
     def find_host(self, pool: Pool, cell: int) -> Handle | None:
         """A complete host replica of what the cell holds now (V-05)."""
         return self._replicas.get((pool, cell))
+
+    def list_hosts(self, pool: Pool, cells: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+        """`find_host` for many cells at once: indexes of extents, -1 where there is no replica."""
+        return self._replica_of[pool][cells]
 
     def find_unplaced(self, cells: Iterable[Cell], drops: Iterable[Handle] = ()) -> Unplaced | None:
         """Would saves of these cells fit, after these references went? Changes nothing (I11)."""
@@ -96,7 +104,7 @@ class Copies:
         """The copies have landed: replicas are visible from here on, but those of outdated content (V-05)."""
         for target in self._close(save):
             if target.version == self.version(target.pool, target.cell):
-                self._replicas[target.pool, target.cell] = target.extent
+                self._set_replica(target.pool, target.cell, target.extent)
             else:
                 self.arena.drop(target.extent)
 
@@ -110,15 +118,15 @@ class Copies:
         assert (pool, cell) not in self._replicas, f"V-01: {pool.value} cell {cell} has two replicas"
         assert self._pools[pool].state(cell) is CellState.LIVE, f"V-05: {pool.value} cell {cell} is not complete"
         assert self.arena.extent_bytes(extent) == self._block_bytes[pool]
-        self._replicas[pool, cell] = extent
+        self._set_replica(pool, cell, extent)
 
     def hand_over_replica(self, pool: Pool, cell: int) -> Handle:
         """The device copy is about to go: the reference of its replica passes to the caller."""
-        return self._replicas.pop((pool, cell))
+        return self._take_replica(pool, cell)
 
     def drop_replica(self, pool: Pool, cell: int) -> bool:
         """Give up a safe duplicate; the device copy stays (I11). True: its bytes are free."""
-        return self.arena.drop(self._replicas.pop((pool, cell)))
+        return self.arena.drop(self._take_replica(pool, cell))
 
     @property
     def replicas(self) -> int:
@@ -165,13 +173,24 @@ class Copies:
         assert set(saving) == self._saving, "V-01: the cells being saved differ"
         for pool, cell in [*saving, *self._replicas]:
             assert self._pools[pool].state(cell) is CellState.LIVE, f"V-05: {pool.value} cell {cell} is not complete"
+        for pool, indexes in self._replica_of.items():
+            known = {cell: extent.index for (held, cell), extent in self._replicas.items() if held is pool}
+            listed = {int(cell): int(indexes[cell]) for cell in np.nonzero(indexes >= 0)[0]}
+            assert listed == known, f"V-02: replicas of {pool.value} differ"
         for (pool, _), extent in self._replicas.items():
             assert self.arena.extent_bytes(extent) == self._block_bytes[pool], "V-01: a replica of another length"
 
     def _forget(self, pool: Pool, cell: int) -> None:
-        replica = self._replicas.pop((pool, cell), None)
-        if replica is not None:
-            self.arena.drop(replica)
+        if (pool, cell) in self._replicas:
+            self.arena.drop(self._take_replica(pool, cell))
+
+    def _set_replica(self, pool: Pool, cell: int, extent: Handle) -> None:
+        self._replicas[pool, cell] = extent
+        self._replica_of[pool][cell] = extent.index
+
+    def _take_replica(self, pool: Pool, cell: int) -> Handle:
+        self._replica_of[pool][cell] = -1
+        return self._replicas.pop((pool, cell))
 
     def _close(self, save: Handle) -> tuple[SaveTarget, ...]:
         targets = self._saves.remove(save)

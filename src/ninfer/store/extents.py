@@ -11,6 +11,9 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
 from ninfer.base.ids import Handle
 
 from .epoch import Epoch
@@ -124,6 +127,7 @@ class HostArena:
         self._free = FreeRuns([0], [capacity_bytes]) if capacity_bytes else FreeRuns([], [])
         self._free_bytes = capacity_bytes
         self._extents: HandleTable[_Extent] = HandleTable()
+        self._sole_bytes = np.zeros(64, np.int64)
 
     @property
     def free_bytes(self) -> int:
@@ -168,6 +172,8 @@ class HostArena:
         for need in needs:
             for offset in self._free.take(need.extent_bytes, need.count):
                 placed.append(self._extents.insert(_Extent(offset, need.extent_bytes)))
+        for extent in placed:
+            self._note_owners(extent)
         self._free_bytes -= _sum_bytes(needs)
         self._epoch.advance()
         return placed
@@ -203,9 +209,17 @@ class HostArena:
         """Bytes that come free when one reference of each handle in `drops` goes; shared ones count once (I11)."""
         return sum(extent.extent_bytes for extent in self._list_ended(drops))
 
+    def list_sole_bytes(self, indexes: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+        """Of many extents at once, by index: the bytes that come free with one reference of each; 0 where others stay.
+
+        No index may stand twice.
+        """
+        return self._sole_bytes[indexes]
+
     def share(self, extent: Handle) -> None:
         """One reference more."""
         self._extents[extent].refs += 1
+        self._note_owners(extent)
         self._epoch.advance()
 
     def drop(self, extent: Handle) -> bool:
@@ -214,6 +228,7 @@ class HostArena:
         assert held.refs > held.readers, f"V-03: extent {extent} is only being read"
         self._epoch.advance()
         held.refs -= 1
+        self._note_owners(extent)
         if held.refs:
             return False
         self._extents.remove(extent)
@@ -250,9 +265,19 @@ class HostArena:
             reach = start + length
         assert reach == self.capacity_bytes, f"V-01: the arena ends at {reach}, not at {self.capacity_bytes}"
         assert sum(self._free.lengths) == self._free_bytes, "V-01: free host bytes differ"
+        counted = np.zeros_like(self._sole_bytes)
+        for extent, held in self._extents.items():
+            counted[extent.index] = held.extent_bytes if held.refs == 1 else 0
+        assert np.array_equal(counted, self._sole_bytes), "V-02: bytes of extents with one owner differ"
         for extent, held in self._extents.items():
             assert 0 <= held.readers <= held.refs, f"V-03: extent {extent} has more readers than references"
             assert held.refs > 0, f"V-02: extent {extent} has no owner"
+
+    def _note_owners(self, extent: Handle) -> None:
+        if extent.index >= len(self._sole_bytes):
+            self._sole_bytes = np.concatenate([self._sole_bytes, np.zeros(extent.index + 1, np.int64)])
+        held = self._extents[extent]
+        self._sole_bytes[extent.index] = held.extent_bytes if held.refs == 1 else 0
 
     def _list_ended(self, drops: Iterable[Handle]) -> list[_Extent]:
         """Extents whose last reference is among `drops`."""

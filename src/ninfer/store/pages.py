@@ -7,6 +7,7 @@ holds is the directory's knowledge.
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from ninfer.base.pools import KV_POOLS, Pool
 
@@ -22,6 +23,10 @@ class PagePool(CellPool):
         super().__init__(pool, capacity, epoch)
         self._refs_vector = np.frombuffer(self._refs, dtype=np.int32)
         self._state_vector = np.frombuffer(self._state, dtype=np.int8)
+
+    def list_refs(self) -> npt.NDArray[np.int32]:
+        """References of every page, by id: a view, for who asks about whole tables."""
+        return self._refs_vector
 
     def share_table(self, table: memoryview) -> None:
         """One owner more for every page of the table. Only complete pages are shared (V-05)."""
