@@ -11,9 +11,9 @@ from ninfer.config.geometry import ModelGeometry
 
 from .geometries import image_bytes, page_bytes
 
-AGENT_TOKENS = 24_576
-"""History for which the default split keeps one restore point beside the lanes' own states: agents hold two points of
-40k tokens and more, and short ones come between."""
+TOKENS_PER_STATE = 12_288
+"""KV tokens beside which the default split has room for one state: an agent's history of some 40k tokens then holds its
+endpoint, its input point and one that it left behind. Histories much shorter than that want a larger share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +59,10 @@ def split_budget(
 
 
 def default_share(geometry: ModelGeometry, device_bytes: int, lanes: int) -> float:
-    """A slot for each lane; the rest holds one restore point beside the KV of each AGENT_TOKENS tokens."""
+    """One state for each TOKENS_PER_STATE tokens of KV, and at least one for each lane."""
     state = image_bytes(geometry)
-    history = AGENT_TOKENS // PAGE_TOKENS * page_bytes(geometry)
-    basic = lanes * state
-    return min(0.5, (basic + (device_bytes - basic) * state / (state + history)) / device_bytes)
+    beside = TOKENS_PER_STATE // PAGE_TOKENS * page_bytes(geometry)
+    return max(lanes * state / device_bytes, state / (state + beside))
 
 
 def _least_context(longest_tokens: int, pages: int, lanes: int, most_tokens: int) -> int:
