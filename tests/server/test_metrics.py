@@ -108,12 +108,21 @@ def test_the_watchdog_says_once_where_a_stuck_thread_stands(
 
 
 def test_a_stack_is_found_by_the_threads_name() -> None:
+    """Of all threads of that name: which engine of a process is stuck cannot be told from it."""
     stop = threading.Event()
-    thread = threading.Thread(target=stop.wait, name="ninfer-test", args=(10,))
-    thread.start()
-    assert "wait" in "".join(find_stack("ninfer-test"))
+
+    def rest() -> None:
+        stop.wait(10)
+
+    threads = [threading.Thread(target=wait, name="ninfer-test") for wait in (rest, lambda: stop.wait(10))]
+    for thread in threads:
+        thread.start()
+    stack = "".join(find_stack("ninfer-test"))
+    assert "in rest" in stack
+    assert "in <lambda>" in stack
     stop.set()
-    thread.join()
+    for thread in threads:
+        thread.join()
     assert find_stack("ninfer-test") == []
 
 

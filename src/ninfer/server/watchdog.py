@@ -37,9 +37,7 @@ class Watchdog:
 
 
 def find_stack(thread_name: str) -> list[str]:
-    """Where the thread of that name stands, as lines of code without values; empty when there is none."""
+    """Where threads of that name stand (several: a process with several engines), as lines of code without values."""
     frames = sys._current_frames()
-    for thread in threading.enumerate():
-        if thread.name == thread_name and thread.ident in frames:
-            return traceback.format_stack(frames[thread.ident])
-    return []
+    named = [thread.ident for thread in threading.enumerate() if thread.name == thread_name and thread.ident in frames]
+    return [line for ident in named if ident is not None for line in traceback.format_stack(frames[ident])]
