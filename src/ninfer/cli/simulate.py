@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from ninfer.base.errors import BadInput
 from ninfer.cli.engine_options import ByteCount
 from ninfer.sim.replay.geometries import GEOMETRY_NAMES
 from ninfer.sim.replay.plot import draw_plot
@@ -53,17 +54,27 @@ def command(traces: tuple[Path, ...], **given: Any) -> int:
         audit_every=given["audit_every"],
     )
     reports = []
+    plots: dict[Path, str] = {}
     for path in traces:
         trace = read_trace(path)
         done = _run(trace, options, takes_samples=given["plot"] is not None)
         reports.append(done.report)
-        if given["plot"] is not None:
-            _plot_path(given["plot"], trace, len(traces)).write_text(draw_plot(done), encoding="utf-8")
         if given["as_json"]:
             click.echo(json.dumps(done.report.as_json()))
+        if given["plot"] is not None:
+            plots[_plot_path(given["plot"], trace, len(traces))] = draw_plot(done)
     if not given["as_json"]:
         _print_table(reports)
+    for path, plot in plots.items():  # last: a picture that cannot be written takes no report with it
+        _write_plot(path, plot)
     return 0
+
+
+def _write_plot(path: Path, plot: str) -> None:
+    try:
+        path.write_text(plot, encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"--plot: cannot write {path}: {error.strerror}", param="plot") from None
 
 
 def _run(trace: Trace, options: Options, *, takes_samples: bool) -> Replay:

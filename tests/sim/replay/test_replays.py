@@ -165,6 +165,15 @@ def test_what_cannot_be_is_refused_in_one_line(words: list[str], said: str, caps
     assert error.strip().count("\n") == 0
 
 
+def test_a_picture_that_cannot_be_written_takes_no_report_with_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """One line names option and path; the JSON of the whole replay is there."""
+    words = ["--device-bytes", "6GiB", "--json", "--plot", "/nowhere/x.svg"]
+    assert run(["simulate", str(DATA / "hashes.jsonl"), *words]) != 0
+    out, error = capsys.readouterr()
+    assert json.loads(out)["requests"] > 0
+    assert "--plot: cannot write /nowhere/x.svg" in error
+
+
 def test_hit_rate_by_turn_counts_tokens(hashes: Trace) -> None:
     done = replay(hashes, Options(device_bytes=16 * GIB), takes_samples=True)
     rates = hit_rate_by_turn(done.ran)
