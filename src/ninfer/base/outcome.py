@@ -21,13 +21,6 @@ class Shortfall:
         return self.need - self.free
 
 
-@dataclass(frozen=True, slots=True)
-class Deferred:
-    """It will fit once something already under way has finished."""
-
-    reason: str
-
-
 def find_shortfall(need: Amounts, free: Amounts) -> Shortfall | None:
     """The first device pool that is short, in a fixed order: state first (I4), then the KV pools."""
     for pool in DEVICE_POOLS:

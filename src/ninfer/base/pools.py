@@ -62,10 +62,6 @@ class Amounts:
             self.host - other.host,
         )
 
-    def fits_in(self, other: Amounts) -> bool:
-        """True when no pool needs more than `other` has."""
-        return all(self[pool] <= other[pool] for pool in Pool)
-
     def items(self) -> Iterator[tuple[Pool, int]]:
         """Non-zero entries, in pool order."""
         return ((pool, self[pool]) for pool in _POOLS if self[pool])

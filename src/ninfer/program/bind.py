@@ -12,8 +12,8 @@ from typing import assert_never
 from ninfer.base.frontier import backend_frontier, tail_tokens
 from ninfer.base.identity import PrefixIdentity
 from ninfer.base.ids import Handle, LaneId, PageId, SlotId, TransferId
-from ninfer.base.outcome import Shortfall
-from ninfer.base.pools import DEVICE_POOLS, Pool
+from ninfer.base.outcome import Shortfall, find_shortfall
+from ninfer.base.pools import Pool
 from ninfer.ports.device import Device, HostTier, PageCopy
 from ninfer.ports.native import HandOver, Prompt, SourceQuote, TransactionKind
 from ninfer.store.directory import KvDirectory
@@ -42,10 +42,9 @@ def bind_source(
     assert quote.epoch == stores.epoch.value, f"V-14: quote of epoch {quote.epoch}, now {stores.epoch.value}"
     assert transactions.current is None, "V-07: one context transaction at a time"
     cost = cost_of(stores, quote)
-    free = stores.free()
-    for pool in DEVICE_POOLS:
-        if cost.need[pool] > free[pool]:
-            return Shortfall(pool, cost.need[pool], free[pool])
+    shortfall = find_shortfall(cost.need, stores.free())
+    if shortfall is not None:
+        return shortfall
     sources = _list_tail_sources(stores, quote)
     missing = find_missing(stores, quote)
     held = stores.leases.acquire(extents=missing.list_extents()) if missing else None

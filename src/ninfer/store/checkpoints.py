@@ -107,14 +107,6 @@ class Checkpoints:
         assert checkpoint.slot is not None, "F3: only a state on the device is moved"
         return checkpoint.slot
 
-    def is_read(self, point: Handle) -> bool:
-        """Whether somebody reads the replica that the point would take along (V-03)."""
-        checkpoint = self._points[point]
-        if checkpoint.slot is not None:
-            return self._slots.readers(checkpoint.slot) > 0
-        assert checkpoint.image is not None
-        return self._copies.arena.readers(checkpoint.image) > 0
-
     def count_freed(self, points: Iterable[Handle], writers: Mapping[int, int] | None = None) -> Amounts:
         """What ending these points together really frees (B7).
 

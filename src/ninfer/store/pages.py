@@ -35,10 +35,6 @@ class PagePool(CellPool):
         self._refs_vector[ids] += 1
         self._epoch.advance()
 
-    def drop_table(self, table: memoryview) -> int:
-        """One owner less for every page of the table; returns how many became free."""
-        return sum(self.drop(page) for page in table)
-
     def list_freed(self, tables: list[memoryview]) -> list[int]:
         """Pages that dropping all these tables together would free; a page may stand in several of them.
 
