@@ -26,6 +26,8 @@ class Scenario:
 SCENARIOS: dict[str, Scenario] = {
     "http": Scenario("bench.http", ("tests/server", "tests/unit/engine"), "the bundled model over HTTP on the CPU"),
     "text": Scenario("bench.text", ("tests/unit/frontend",), "text work of a warm turn on a 100k-token conversation"),
+    "cycle": Scenario("bench.cycle", ("tests/unit/engine",), "the control thread's own time in a decode cycle"),
+    "gaps": Scenario("bench.gaps", ("tests/server",), "decoding lanes while clients post 100k-token prompts"),
     "store": Scenario("bench.store", ("tests/unit/store", "tests/unit/program"), "accounting on the control thread"),
     "policy": Scenario(
         "bench.policy", ("tests/unit/resource",), "source and reclaim for one admission; prefix look-up"
