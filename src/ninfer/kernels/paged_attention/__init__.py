@@ -5,7 +5,8 @@ reads KV head j // (Hq / Hk).
 Shapes: q [N, Hq, D], k, v [N, Hk, D] (already normed and rotated), pool [pages, layers, 2, Hk, 64, D] (2: keys,
 values), o [N, Hq, D]. N is T tokens of one sequence (prefill) or one token of each of B sequences (decode).
 Dtypes: q, k, v, o in the activations' format (FP32, FP64), pool in the model's format, to which q, k, v are rounded;
-softmax and sums are FP32 or wider inside.
+softmax and sums are FP32 or wider inside. A pool may also be a `ScaledPool`: one-byte keys and values with a scale for
+each head of each token; every query, the newest included, then sees the rounded ones, and q is in the model's format.
 State written: k and v of the N tokens into their pages, before attention reads them. Nothing else of the pool is
 written, and no position at or past a row's end is read: unwritten memory may hold NaN.
 Aliasing: rows of a decode have different writable pages; full pages may be shared by rows.
@@ -16,6 +17,17 @@ A plan (`plan_prefill`, `plan_decode`) holds the index arithmetic of one unit an
 from __future__ import annotations
 
 from .decode import DecodePages, attend_decode, plan_decode
+from .pool import KvPool, ScaledPool, split_blocks
 from .prefill import PrefillPages, attend_prefill, plan_prefill
 
-__all__ = ["DecodePages", "PrefillPages", "attend_decode", "attend_prefill", "plan_decode", "plan_prefill"]
+__all__ = [
+    "DecodePages",
+    "KvPool",
+    "PrefillPages",
+    "ScaledPool",
+    "attend_decode",
+    "attend_prefill",
+    "plan_decode",
+    "plan_prefill",
+    "split_blocks",
+]

@@ -8,7 +8,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-PAGE_TOKENS = 64
+from .pool import PAGE_TOKENS, KvPool, put_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class PoolShape:
     kv_heads: int
 
     @staticmethod
-    def of(pool: Tensor) -> PoolShape:
+    def of(pool: KvPool) -> PoolShape:
         return _pool_shape(pool.shape)
 
 
@@ -32,16 +32,11 @@ def _pool_shape(shape: torch.Size) -> PoolShape:
     return PoolShape(layers * 2 * kv_heads, 2 * kv_heads, kv_heads)
 
 
-def as_blocks(pool: Tensor) -> Tensor:
-    """[pages, layers, 2, Hk, 64, D] -> [blocks, 64, D], same memory."""
-    return pool.view(-1, pool.shape[-2], pool.shape[-1])
-
-
-def write_tokens(pool: Tensor, layer: int, shape: PoolShape, rows: Tensor, k: Tensor, v: Tensor) -> None:
+def write_tokens(pool: KvPool, layer: int, shape: PoolShape, rows: Tensor, k: Tensor, v: Tensor) -> None:
     """Put k, v [N, Hk, D] at pool rows; `rows` int64 [N * 2 * Hk] are those of layer 0, keys before values."""
     here = rows + layer * shape.layer_blocks * PAGE_TOKENS
     both = torch.stack((k, v), 1).view(-1, k.shape[-1])
-    pool.view(-1, pool.shape[-1]).index_copy_(0, here, both.to(pool.dtype))
+    put_rows(pool, here, both)
 
 
 def token_rows(page_ids: Tensor, inside: Tensor, shape: PoolShape) -> Tensor:

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from .blocks import PAGE_TOKENS, PoolShape, as_blocks, write_tokens
+from .blocks import PoolShape, write_tokens
+from .pool import PAGE_TOKENS, KvPool, compute_dtype, take_blocks
 
 PageIds = Sequence[int] | npt.NDArray[np.int32]
 """Page ids of one row, in order."""
@@ -33,7 +34,7 @@ class DecodePages:
     """Additive [B, 1, 1, longest]; None when all rows are equally long."""
 
 
-def plan_decode(pool: Tensor, page_ids: Sequence[PageIds], lengths: Sequence[int]) -> DecodePages:
+def plan_decode(pool: KvPool, page_ids: Sequence[PageIds], lengths: Sequence[int]) -> DecodePages:
     """page_ids: per row the pages of its length, or more. Plain numbers: the arithmetic is too small for tensors."""
     shape = PoolShape.of(pool)
     longest = max(lengths)
@@ -49,7 +50,7 @@ def plan_decode(pool: Tensor, page_ids: Sequence[PageIds], lengths: Sequence[int
     short = tuple((row, length) for row, length in enumerate(lengths) if length < longest)
     mask = None
     if short:
-        mask = torch.zeros(len(lengths), 1, 1, longest, dtype=pool.dtype)
+        mask = torch.zeros(len(lengths), 1, 1, longest, dtype=compute_dtype(pool))
         for row, length in short:
             mask[row, :, :, length:] = float("-inf")
         mask = mask.to(pool.device)
@@ -57,16 +58,16 @@ def plan_decode(pool: Tensor, page_ids: Sequence[PageIds], lengths: Sequence[int
     return DecodePages(shape, longest, short, at_rows, at_blocks, mask)
 
 
-def attend_decode(q: Tensor, k: Tensor, v: Tensor, pool: Tensor, layer: int, where: DecodePages) -> Tensor:
+def attend_decode(q: Tensor, k: Tensor, v: Tensor, pool: KvPool, layer: int, where: DecodePages) -> Tensor:
     """q [B, Hq, D], k, v [B, Hk, D] -> [B, Hq, D]; writes k, v into their pages."""
     shape = where.shape
     write_tokens(pool, layer, shape, where.rows, k, v)
-    blocks = as_blocks(pool).index_select(0, where.blocks + layer * shape.layer_blocks)
+    blocks = take_blocks(pool, where.blocks + layer * shape.layer_blocks)
     batch, heads, width = q.shape
     both = blocks.view(2, batch, shape.kv_heads, -1, width)
     for row, length in where.short_rows:
         both[:, row, :, length:] = 0  # 0 * NaN is NaN: what lies past a row's end must not meet a zero weight
     keys, values = both[:, :, :, : where.longest]
-    queries = q.to(pool.dtype).view(batch, shape.kv_heads, heads // shape.kv_heads, width)
+    queries = q.to(both.dtype).view(batch, shape.kv_heads, heads // shape.kv_heads, width)
     out = scaled_dot_product_attention(queries, keys, values, attn_mask=where.mask)
     return out.reshape(batch, heads, width).to(q.dtype)

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from .blocks import PAGE_TOKENS, PoolShape, as_blocks, token_rows, write_tokens
+from .blocks import PoolShape, token_rows, write_tokens
+from .pool import PAGE_TOKENS, KvPool, ScaledPool, compute_dtype, take_blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class PrefillPages:
     """Additive [T, start + T]; None when nothing lies before the chunk."""
 
 
-def plan_prefill(pool: Tensor, page_ids: Tensor, start: int, tokens: int) -> PrefillPages:
+def plan_prefill(pool: KvPool, page_ids: Tensor, start: int, tokens: int) -> PrefillPages:
     """page_ids int64 [>= pages of start + tokens]."""
     shape = PoolShape.of(pool)
     device = pool.device
@@ -36,23 +37,25 @@ def plan_prefill(pool: Tensor, page_ids: Tensor, start: int, tokens: int) -> Pre
     blocks = (page_ids * shape.page_blocks + torch.arange(shape.layer_blocks, device=device).unsqueeze(1)).flatten()
     mask = None
     if start:
-        mask = torch.full((tokens, start + tokens), float("-inf"), dtype=pool.dtype, device=device).triu_(start + 1)
+        mask = torch.full((tokens, start + tokens), float("-inf"), dtype=compute_dtype(pool), device=device).triu_(
+            start + 1
+        )
     return PrefillPages(shape, start, tokens, rows, blocks, mask)
 
 
-def attend_prefill(q: Tensor, k: Tensor, v: Tensor, pool: Tensor, layer: int, where: PrefillPages) -> Tensor:
+def attend_prefill(q: Tensor, k: Tensor, v: Tensor, pool: KvPool, layer: int, where: PrefillPages) -> Tensor:
     """q [T, Hq, D], k, v [T, Hk, D] -> [T, Hq, D]; writes k, v into their pages."""
     shape, end = where.shape, where.start + where.tokens
     write_tokens(pool, layer, shape, where.rows, k, v)
-    if where.start:
-        blocks = as_blocks(pool).index_select(0, where.blocks + layer * shape.layer_blocks)
+    if where.start or isinstance(pool, ScaledPool):  # rounded keys and values are what every later token will see
+        blocks = take_blocks(pool, where.blocks + layer * shape.layer_blocks)
         keys, values = blocks.view(2, shape.kv_heads, -1, pool.shape[-1])[:, :, :end]
     else:
         keys, values = k.transpose(0, 1).to(pool.dtype), v.transpose(0, 1).to(pool.dtype)
     tokens, heads, width = q.shape
     group = heads // shape.kv_heads
     # KV heads are the batch and the query heads that share one are its heads, so that nothing is repeated.
-    queries = q.to(pool.dtype).view(tokens, shape.kv_heads, group, width).permute(1, 2, 0, 3)
+    queries = q.to(keys.dtype).view(tokens, shape.kv_heads, group, width).permute(1, 2, 0, 3)
     keys, values = (x.unsqueeze(1).expand(-1, group, -1, -1) for x in (keys, values))
     out = scaled_dot_product_attention(queries, keys, values, attn_mask=where.mask, is_causal=where.mask is None)
     return out.permute(2, 0, 1, 3).reshape(tokens, heads, width).to(q.dtype)

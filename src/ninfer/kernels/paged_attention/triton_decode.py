@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from .blocks import PAGE_TOKENS
+from .pool import PAGE_TOKENS, KvPool, pool_parts
 
 _FEW_PROGRAMS, _PROGRAMS = 128, 256
 """One to two a multiprocessor of an H200: measured best at 8k (NOTES.md)."""
@@ -32,7 +32,7 @@ def choose_splits(batch: int, kv_heads: int) -> int:
 def attend_pages(
     q: Tensor,
     gates: Tensor,
-    pool: Tensor,
+    pool: KvPool,
     layer: int,
     table: Tensor,
     lengths: Tensor,
@@ -44,7 +44,7 @@ def attend_pages(
     `table` int32 [B, pages], `lengths` int32 [B]: tokens that lie in the pages, the new one included.
     """
     batch, heads, width = q.shape
-    kv_heads = pool.shape[3]
+    kv_heads, where = pool.shape[3], pool_parts(pool)
     parts = choose_splits(batch, kv_heads) if splits is None else splits
     group = heads // kv_heads
     partial = torch.empty(batch, heads, parts, width, dtype=torch.float32, device=q.device)
@@ -52,8 +52,9 @@ def attend_pages(
     out = torch.empty(batch, heads * width, dtype=q.dtype, device=q.device)
     _attend_part[(batch, kv_heads, parts)](
         q,
-        pool,
-        pool.stride(0),
+        where.values,
+        where.scales,
+        where.page_stride,
         layer,
         table,
         table.stride(0),
@@ -67,6 +68,8 @@ def attend_pages(
         KV_HEADS=kv_heads,
         WIDTH=width,
         PAGE=PAGE_TOKENS,
+        BLOCK=where.block_stride,
+        SCALED=where.rounding != "none",
         PRECISION="ieee" if q.dtype == torch.float32 else "tf32",
         num_warps=4,
         num_stages=stages,
@@ -90,6 +93,7 @@ def attend_pages(
 def _attend_part(
     q,
     pool,
+    scales,
     page_stride,
     layer,
     table,
@@ -104,6 +108,8 @@ def _attend_part(
     KV_HEADS: tl.constexpr,
     WIDTH: tl.constexpr,
     PAGE: tl.constexpr,
+    BLOCK: tl.constexpr,
+    SCALED: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
     row, kv_head, part = tl.program_id(0), tl.program_id(1), tl.program_id(2)
@@ -121,18 +127,23 @@ def _attend_part(
     mixed = tl.zeros([ROWS, WIDTH], tl.float32)
     for page_index in range(first, last):
         page = tl.load(table + row * table_stride + page_index).to(tl.int64)
-        keys_at = pool + page * page_stride + (layer * 2 * KV_HEADS + kv_head) * PAGE * WIDTH
+        keys_at = page * page_stride + (layer * 2 * KV_HEADS + kv_head) * BLOCK
         seen = page_index * PAGE + token < length
         inside = token[:, None] * WIDTH + at[None, :]
-        keys = tl.load(keys_at + inside, mask=seen[:, None], other=0.0).to(queries.dtype)
+        keys = tl.load(pool + keys_at + inside, mask=seen[:, None], other=0.0).to(queries.dtype)
         scores = tl.dot(queries, tl.trans(keys), input_precision=PRECISION) * scale
+        if SCALED:
+            scores *= tl.load(scales + keys_at // 4 + token, mask=seen, other=0.0)[None, :]
         scores = tl.where(seen[None, :], scores, float("-inf"))
         now = tl.maximum(best, tl.max(scores, 1))
         grown = tl.exp(scores - now[:, None])
         fade = tl.exp(best - now)
-        values = tl.load(keys_at + KV_HEADS * PAGE * WIDTH + inside, mask=seen[:, None], other=0.0).to(queries.dtype)
-        mixed = mixed * fade[:, None] + tl.dot(grown.to(queries.dtype), values, input_precision=PRECISION)
         total = total * fade + tl.sum(grown, 1)
+        values_at = keys_at + KV_HEADS * BLOCK
+        values = tl.load(pool + values_at + inside, mask=seen[:, None], other=0.0).to(queries.dtype)
+        if SCALED:
+            grown *= tl.load(scales + values_at // 4 + token, mask=seen, other=0.0)[None, :]
+        mixed = mixed * fade[:, None] + tl.dot(grown.to(queries.dtype), values, input_precision=PRECISION)
         best = now
     place = (row * KV_HEADS * GROUP + head) * parts + part
     tl.store(weights + place * 2, best, mask=mine)

@@ -14,7 +14,7 @@ from torch import Tensor
 from ninfer.kernels.rmsnorm import RmsNorm
 from ninfer.kernels.rope import RotaryTables
 
-from .blocks import PAGE_TOKENS
+from .pool import PAGE_TOKENS, KvPool, pool_parts
 
 
 def place_heads(
@@ -22,7 +22,7 @@ def place_heads(
     heads: int,
     qk_norm: RmsNorm,
     rotary: RotaryTables,
-    pool: Tensor,
+    pool: KvPool,
     layer: int,
     table: Tensor,
     lengths: Tensor | None,
@@ -32,7 +32,7 @@ def place_heads(
 
     Keys and values go to the pages of `pool`; `table` int32 [rows, pages], `lengths` int32 [N].
     """
-    rows, kv_heads, width = y.shape[0], pool.shape[3], pool.shape[5]
+    rows, kv_heads, width, where = y.shape[0], pool.shape[3], pool.shape[5], pool_parts(pool)
     q = torch.empty(rows, heads, width, dtype=y.dtype, device=y.device)
     k = torch.empty(rows, kv_heads, width, dtype=y.dtype, device=y.device)
     _place[(rows, heads + 2 * kv_heads)](
@@ -44,8 +44,9 @@ def place_heads(
         rotary.sin,
         q,
         k,
-        pool,
-        pool.stride(0),
+        where.values,
+        where.scales,
+        where.page_stride,
         layer,
         table,
         table.stride(0),
@@ -57,9 +58,20 @@ def place_heads(
         WIDTH=width,
         TURNING=rotary.cos.shape[-1],
         PAGE=PAGE_TOKENS,
+        BLOCK=where.block_stride,
+        ROUNDING=where.rounding,
         num_warps=1,
     )
     return q, k
+
+
+@triton.jit
+def _round_to_e4m3(x):
+    """FP32 within +-448 -> the nearest FP8 number, halves to even: the conversion that follows is then exact."""
+    bits = x.to(tl.int32, bitcast=True)
+    cut = (bits + 0x7FFFF + ((bits >> 20) & 1)) & -0x100000  # 3 of 23 bits stay
+    steps = (x + 24576.0) - 24576.0  # 1.5 * 2^14: steps of 2^-9, below the smallest normal number
+    return tl.where(tl.abs(x) < 0.015625, steps, cut.to(tl.float32, bitcast=True))
 
 
 @triton.jit(do_not_specialize=["layer", "start"])
@@ -73,6 +85,7 @@ def _place(
     q_out,
     k_out,
     pool,
+    scales,
     page_stride,
     layer,
     table,
@@ -85,6 +98,8 @@ def _place(
     WIDTH: tl.constexpr,
     TURNING: tl.constexpr,
     PAGE: tl.constexpr,
+    BLOCK: tl.constexpr,
+    ROUNDING: tl.constexpr,
 ):
     row = tl.program_id(0).to(tl.int64)
     head = tl.program_id(1)
@@ -112,8 +127,19 @@ def _place(
             position = tl.load(lengths + row).to(tl.int64) - 1
             page = tl.load(table + row * table_stride + position // PAGE)
         block = layer * 2 * KV_HEADS + head - HEADS  # keys of all heads, then values of all heads
-        target = pool + page.to(tl.int64) * page_stride + (block * PAGE + position % PAGE) * WIDTH
-        tl.store(target + at, value.to(pool.dtype.element_ty))
+        block_at = page.to(tl.int64) * page_stride + block * BLOCK
+        target = pool + block_at + position % PAGE * WIDTH
+        if ROUNDING == "none":
+            tl.store(target + at, value.to(pool.dtype.element_ty))
+        else:
+            limit = 127.0 if ROUNDING == "int8" else 448.0
+            largest = tl.max(tl.abs(value), 0)
+            grown = value * tl.where(largest > 0.0, limit / tl.where(largest > 0.0, largest, 1.0), 0.0)
+            broken = tl.sum(value * 0.0, 0)  # a maximum passes over NaN
+            rounded = tl.floor(grown + 0.5) if ROUNDING == "int8" else _round_to_e4m3(grown)
+            rounded = tl.minimum(tl.maximum(rounded, -limit), limit)
+            tl.store(target + at, rounded.to(pool.dtype.element_ty))
+            tl.store(scales + block_at // 4 + position % PAGE, largest / limit + broken)
         if head < HEADS + KV_HEADS:
             k_out_at = k_out + (row * KV_HEADS + head - HEADS) * WIDTH
             tl.store(k_out_at + at, value.to(k_out.dtype.element_ty))

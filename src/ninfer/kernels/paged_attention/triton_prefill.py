@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from .blocks import PAGE_TOKENS
+from .pool import PAGE_TOKENS, KvPool, pool_parts
 
 _LOG2_E = 1.4426950408889634
 
@@ -28,21 +28,22 @@ class PrefillTiles:
 
 
 def attend_chunk_pages(
-    q: Tensor, gates: Tensor, pool: Tensor, layer: int, table: Tensor, start: int, tiles: PrefillTiles | None = None
+    q: Tensor, gates: Tensor, pool: KvPool, layer: int, table: Tensor, start: int, tiles: PrefillTiles | None = None
 ) -> Tensor:
     """q [T, Hq, D] at [start, start + T), gates [T, Hq * D] with any row stride, `table` int32 [1, pages].
 
     Keys and values of the chunk lie in their pages already -> softmax(q K^T / sqrt(D)) V * sigmoid(gate), [T, Hq * D].
     """
     tokens, heads, width = q.shape
-    chosen = tiles or PrefillTiles()
+    chosen, where = tiles or PrefillTiles(), pool_parts(pool)
     out = torch.empty(tokens, heads * width, dtype=q.dtype, device=q.device)
     _attend_chunk[(triton.cdiv(tokens, chosen.queries), heads)](
         q,
         gates,
         gates.stride(0),
-        pool,
-        pool.stride(0),
+        where.values,
+        where.scales,
+        where.page_stride,
         layer,
         table,
         out,
@@ -53,6 +54,8 @@ def attend_chunk_pages(
         KV_HEADS=pool.shape[3],
         WIDTH=width,
         PAGE=PAGE_TOKENS,
+        BLOCK=where.block_stride,
+        SCALED=where.rounding != "none",
         QUERIES=chosen.queries,
         PRECISION="ieee" if q.dtype == torch.float32 else "tf32",
         num_warps=chosen.warps,
@@ -70,6 +73,8 @@ def _walk(
     first,
     last,
     position,
+    pool,
+    scales,
     base,
     page_stride,
     table,
@@ -77,6 +82,8 @@ def _walk(
     KV_HEADS: tl.constexpr,
     WIDTH: tl.constexpr,
     PAGE: tl.constexpr,
+    BLOCK: tl.constexpr,
+    SCALED: tl.constexpr,
     MASKED: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
@@ -88,10 +95,15 @@ def _walk(
         if MASKED:
             here = page_index * PAGE + token
             written = here <= tl.max(position, 0)
-            keys = tl.load(keys_at + inside, mask=written[:, None], other=0.0).to(queries.dtype)
+            keys = tl.load(pool + keys_at + inside, mask=written[:, None], other=0.0).to(queries.dtype)
         else:
-            keys = tl.load(keys_at + inside).to(queries.dtype)
+            keys = tl.load(pool + keys_at + inside).to(queries.dtype)
         scores = tl.dot(queries, tl.trans(keys), input_precision=PRECISION) * scale
+        if SCALED:
+            if MASKED:
+                scores *= tl.load(scales + keys_at // 4 + token, mask=written, other=0.0)[None, :]
+            else:
+                scores *= tl.load(scales + keys_at // 4 + token)[None, :]
         if MASKED:
             scores = tl.where(here[None, :] <= position[:, None], scores, float("-inf"))
         now = tl.maximum(best, tl.max(scores, 1))
@@ -99,11 +111,16 @@ def _walk(
         fade = tl.exp2(best - now)
         total = total * fade + tl.sum(grown, 1)
         mixed = mixed * fade[:, None]
-        values_at = keys_at + KV_HEADS * PAGE * WIDTH + inside
+        values_at = keys_at + KV_HEADS * BLOCK
         if MASKED:
-            values = tl.load(values_at, mask=written[:, None], other=0.0).to(queries.dtype)
+            values = tl.load(pool + values_at + inside, mask=written[:, None], other=0.0).to(queries.dtype)
         else:
-            values = tl.load(values_at).to(queries.dtype)
+            values = tl.load(pool + values_at + inside).to(queries.dtype)
+        if SCALED:
+            if MASKED:
+                grown *= tl.load(scales + values_at // 4 + token, mask=written, other=0.0)[None, :]
+            else:
+                grown *= tl.load(scales + values_at // 4 + token)[None, :]
         mixed = tl.dot(grown.to(queries.dtype), values, mixed, input_precision=PRECISION)
         best = now
     return best, total, mixed
@@ -115,6 +132,7 @@ def _attend_chunk(
     gates,
     gate_stride,
     pool,
+    scales,
     page_stride,
     layer,
     table,
@@ -126,6 +144,8 @@ def _attend_chunk(
     KV_HEADS: tl.constexpr,
     WIDTH: tl.constexpr,
     PAGE: tl.constexpr,
+    BLOCK: tl.constexpr,
+    SCALED: tl.constexpr,
     QUERIES: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
@@ -136,19 +156,19 @@ def _attend_chunk(
     position = start + tl.minimum(row, tokens - 1)
     place = (row.to(tl.int64)[:, None] * HEADS + head) * WIDTH + at[None, :]
     queries = tl.load(q + place, mask=live[:, None], other=0.0)
-    base = pool + (layer * 2 * KV_HEADS + head // (HEADS // KV_HEADS)) * PAGE * WIDTH
+    base = (layer * 2 * KV_HEADS + head // (HEADS // KV_HEADS)) * BLOCK
     best = tl.full([QUERIES], float("-inf"), tl.float32)
     total = tl.zeros([QUERIES], tl.float32)
     mixed = tl.zeros([QUERIES, WIDTH], tl.float32)
     whole = (start + block * QUERIES + 1) // PAGE  # pages that the first query of the block sees to their end
     last = (start + tl.minimum(block * QUERIES + QUERIES, tokens) + PAGE - 1) // PAGE
     best, total, mixed = _walk(
-        queries, best, total, mixed, 0, whole, position, base, page_stride, table, scale,
-        KV_HEADS, WIDTH, PAGE, False, PRECISION,
+        queries, best, total, mixed, 0, whole, position, pool, scales, base, page_stride, table, scale,
+        KV_HEADS, WIDTH, PAGE, BLOCK, SCALED, False, PRECISION,
     )  # fmt: skip
     best, total, mixed = _walk(
-        queries, best, total, mixed, whole, last, position, base, page_stride, table, scale,
-        KV_HEADS, WIDTH, PAGE, True, PRECISION,
+        queries, best, total, mixed, whole, last, position, pool, scales, base, page_stride, table, scale,
+        KV_HEADS, WIDTH, PAGE, BLOCK, SCALED, True, PRECISION,
     )  # fmt: skip
     gate_at = gates + row.to(tl.int64)[:, None] * gate_stride + head * WIDTH + at[None, :]
     gate = tl.load(gate_at, mask=live[:, None], other=0.0).to(tl.float32)
