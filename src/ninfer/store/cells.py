@@ -12,6 +12,9 @@ from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
+
 from ninfer.base.pools import Pool
 
 from .epoch import Epoch
@@ -60,6 +63,7 @@ class CellPool:
         self._reserved_cells = 0
         self._filling_cells = 0
         self._leases = 0
+        self._touched = bytearray(capacity + 1)
         self._watcher: CellWatcher | None = None
 
     def watch(self, watcher: CellWatcher) -> None:
@@ -100,6 +104,18 @@ class CellPool:
     def list_counts(self) -> tuple[Sequence[int], Sequence[int]]:
         """References and readers of every cell, by id: views for who asks about many cells at one moment."""
         return self._refs, self._readers
+
+    def touch(self, cell: int) -> None:
+        """Owners, readers or the host replica of a cell changed."""
+        self._touched[cell] = 1
+
+    def take_touched(self) -> npt.NDArray[np.int64]:
+        """Cells whose owners, readers or host replica changed since the last call, ascending. For who keeps answers."""
+        marks = np.frombuffer(self._touched, np.bool_)
+        touched = np.flatnonzero(marks)
+        if len(touched):
+            marks[touched] = False
+        return touched
 
     def generation(self, cell: int) -> int:
         """How often the cell has been freed."""
@@ -155,6 +171,7 @@ class CellPool:
         """One owner more. Only complete content is shared (V-05)."""
         assert self._state[cell] == CellState.LIVE, f"V-05: cell {cell} of {self.pool.value} is shared but not live"
         self._refs[cell] += 1
+        self._touched[cell] = 1
         self._epoch.advance()
 
     def note_write(self, cell: int) -> None:
@@ -181,6 +198,7 @@ class CellPool:
         assert self._refs[cell] > self._readers[cell], f"V-03: cell {cell} of {self.pool.value} is only being read"
         self._epoch.advance()
         self._refs[cell] -= 1
+        self._touched[cell] = 1
         if self._refs[cell]:
             return False
         if self._state[cell] == CellState.FILLING:

@@ -90,7 +90,7 @@ class Checkpoints:
         assert checkpoint.slot is not None, f"V-01: point {point} has no slot to give"
         assert image in self._copies.arena, f"V-05: point {point} would have no StateImage"
         self._points.replace(point, replace(checkpoint, slot=None, image=image))
-        self._epoch.advance()
+        checkpoint.directory.note_image()
         return checkpoint.slot
 
     def retire(self, point: Handle) -> None:

@@ -187,9 +187,11 @@ class Copies:
     def _set_replica(self, pool: Pool, cell: int, extent: Handle) -> None:
         self._replicas[pool, cell] = extent
         self._replica_of[pool][cell] = extent.index
+        self._pools[pool].touch(cell)
 
     def _take_replica(self, pool: Pool, cell: int) -> Handle:
         self._replica_of[pool][cell] = -1
+        self._pools[pool].touch(cell)
         return self._replicas.pop((pool, cell))
 
     def _close(self, save: Handle) -> tuple[SaveTarget, ...]:

@@ -8,6 +8,7 @@ model; what a backend's pool holds of them is its own frontier (D7). Does not kn
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 from ninfer.base.frontier import backend_frontier, page_of, pages_for, tail_tokens
 from ninfer.base.ids import Handle, PageId
@@ -22,12 +23,17 @@ from .tables import PageTable
 class KvDirectory:
     """Pages and coverage of one history. At most one writer; what others can see is immutable (V-09)."""
 
-    __slots__ = ("_epoch", "_holders", "_reach_tokens", "_writer_frontier", "serial", "tables")
+    __slots__ = ("_changed", "_epoch", "_holders", "_reach_tokens", "_writer_frontier", "serial", "tables")
 
-    def __init__(self, pools: Mapping[Pool, PagePool], arena: HostArena, serial: int, epoch: Epoch) -> None:
+    def __init__(
+        self, pools: Mapping[Pool, PagePool], arena: HostArena, serial: int, epoch: Epoch, changed: set[int]
+    ) -> None:
+        """`changed`: gets the serial whenever points, writer or the medium of a page change."""
         self.serial = serial
-        self.tables = {pool: PageTable(pages, arena) for pool, pages in pools.items()}
+        note_move = partial(changed.add, serial)
+        self.tables = {pool: PageTable(pages, arena, note_move) for pool, pages in pools.items()}
         self._epoch = epoch
+        self._changed = changed
         self._holders: dict[Handle, int] = {}
         self._writer_frontier: int | None = None
         self._reach_tokens = 0
@@ -63,12 +69,16 @@ class KvDirectory:
         assert point not in self._holders
         assert 0 < tokens <= self.coverage_tokens(), f"V-06: coverage of {tokens} tokens was never computed"
         self._holders[point] = tokens
-        self._epoch.advance()
+        self._note_change()
+
+    def note_image(self) -> None:
+        """The StateImage of one of its points went to the host or came back."""
+        self._note_change()
 
     def leave(self, point: Handle) -> None:
         """A point ends; pages that only it needed are dropped. With a writer there are none: it is never behind."""
         del self._holders[point]
-        self._epoch.advance()
+        self._note_change()
         if self._writer_frontier is None:
             self._trim()
 
@@ -79,14 +89,14 @@ class KvDirectory:
         assert all(tokens <= frontier for tokens in self._holders.values()), "V-09: the writer starts below a point"
         self._writer_frontier = frontier
         self._reach_tokens = max(self._reach_tokens, frontier)
-        self._epoch.advance()
+        self._note_change()
         self._trim()
 
     def close_writer(self) -> None:
         """The sequence ended; what no point covers is dropped."""
         assert self._writer_frontier is not None, "V-09: the history has no writer"
         self._writer_frontier = None
-        self._epoch.advance()
+        self._note_change()
         self._trim()
 
     def need_pages(self, tokens: int) -> dict[Pool, int]:
@@ -121,13 +131,12 @@ class KvDirectory:
         return [(pool, page) for pool, table in tables for page in table.detach(_pages(pool, keep))]
 
     def commit(self, frontier: int) -> None:
-        """The unit landed: [0, frontier) is complete."""
+        """The unit landed: [0, frontier) is complete. What was grown beyond it belongs to a unit behind this one."""
         assert self._writer_frontier is not None, "V-09: only the writer commits"
         assert self._writer_frontier <= frontier <= self._reach_tokens
         self._writer_frontier = frontier
-        for table in self.tables.values():
-            table.publish()
-        self._trim()
+        for pool, table in self.tables.items():
+            table.publish(_pages(pool, frontier))
 
     def list_shared_tails(self, frontier: int) -> list[tuple[Pool, PageId]]:
         """Partly filled pages at `frontier` that others own or read: a writer that comes copies them first (F2)."""
@@ -182,6 +191,10 @@ class KvDirectory:
         else:
             assert all(tokens <= self._writer_frontier for tokens in self._holders.values()), "V-09: a point is ahead"
 
+    def _note_change(self) -> None:
+        self._changed.add(self.serial)
+        self._epoch.advance()
+
     def _trim(self) -> None:
         keep = self.coverage_tokens()
         if keep < self._reach_tokens:
@@ -208,6 +221,7 @@ class Directories:
         self._epoch = epoch
         self._next_serial = 0
         self._open: dict[int, KvDirectory] = {}
+        self._changed: set[int] = set()
 
     def __iter__(self) -> Iterator[KvDirectory]:
         return iter(list(self._open.values()))
@@ -215,9 +229,21 @@ class Directories:
     def __getitem__(self, serial: int) -> KvDirectory:
         return self._open[serial]
 
+    def __contains__(self, serial: int) -> bool:
+        return serial in self._open
+
+    def take_changed(self) -> set[int]:
+        """Serials of histories that changed since the last call, ended ones included. For who keeps answers.
+
+        Growth that a writer commits is no change: nothing is offered of what is being written.
+        """
+        changed = self._changed.copy()
+        self._changed.clear()
+        return changed
+
     def open(self) -> KvDirectory:
         """A history without pages."""
-        directory = KvDirectory(self._pools, self._arena, self._next_serial, self._epoch)
+        directory = KvDirectory(self._pools, self._arena, self._next_serial, self._epoch, self._changed)
         self._open[directory.serial] = directory
         self._next_serial += 1
         self._epoch.advance()

@@ -128,6 +128,7 @@ class HostArena:
         self._free_bytes = capacity_bytes
         self._extents: HandleTable[_Extent] = HandleTable()
         self._sole_bytes = np.zeros(64, np.int64)
+        self._touched: set[int] = set()
 
     @property
     def free_bytes(self) -> int:
@@ -248,6 +249,12 @@ class HostArena:
         held.readers -= 1
         self.drop(extent)
 
+    def take_touched(self) -> list[int]:
+        """Indexes of extents whose owners or readers changed since the last call, ascending. For who keeps answers."""
+        touched = sorted(self._touched)
+        self._touched.clear()
+        return touched
+
     def items(self) -> Iterator[tuple[Handle, int]]:
         """Extents and their references, in order of handle. For audits."""
         return ((extent, held.refs) for extent, held in self._extents.items())
@@ -274,6 +281,7 @@ class HostArena:
             assert held.refs > 0, f"V-02: extent {extent} has no owner"
 
     def _note_owners(self, extent: Handle) -> None:
+        self._touched.add(extent.index)
         if extent.index >= len(self._sole_bytes):
             self._sole_bytes = np.concatenate([self._sole_bytes, np.zeros(extent.index + 1, np.int64)])
         held = self._extents[extent]

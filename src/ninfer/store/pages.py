@@ -23,6 +23,7 @@ class PagePool(CellPool):
         super().__init__(pool, capacity, epoch)
         self._refs_vector = np.frombuffer(self._refs, dtype=np.int32)
         self._state_vector = np.frombuffer(self._state, dtype=np.int8)
+        self._touched_vector = np.frombuffer(self._touched, dtype=np.int8)
 
     def list_refs(self) -> npt.NDArray[np.int32]:
         """References of every page, by id: a view, for who asks about whole tables."""
@@ -33,6 +34,7 @@ class PagePool(CellPool):
         ids = np.frombuffer(table, dtype=np.int32)
         assert (self._state_vector[ids] == CellState.LIVE).all(), f"V-05: an unfinished page of {self.pool.value}"
         self._refs_vector[ids] += 1
+        self._touched_vector[ids] = 1
         self._epoch.advance()
 
     def list_freed(self, tables: list[memoryview]) -> list[int]:

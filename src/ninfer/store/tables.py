@@ -6,7 +6,7 @@ Knows pages and extents. Does not know tokens, coverage, or who needs the histor
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ninfer.base.buffers import IntBuffer
 from ninfer.base.ids import Handle, PageId
@@ -22,10 +22,12 @@ class PageTable:
     The table owns one reference of each page and each extent in it. The last `_filling` pages have not landed.
     """
 
-    __slots__ = ("_arena", "_filling", "entries", "host_pages", "pages")
+    __slots__ = ("_arena", "_filling", "_note_move", "entries", "host_pages", "pages")
 
-    def __init__(self, pages: PagePool, arena: HostArena) -> None:
+    def __init__(self, pages: PagePool, arena: HostArena, note_move: Callable[[], None]) -> None:
+        """`note_move`: called when a page of the table goes to the host or comes back."""
         self.pages = pages
+        self._note_move = note_move
         self.entries = IntBuffer()
         self.host_pages = 0
         """Entries that are on the host only."""
@@ -50,12 +52,12 @@ class PageTable:
             self.pages.share_table(view)
         self.entries.extend(view)
 
-    def publish(self) -> None:
-        """The unit or copy that filled the newest pages has landed."""
-        if self._filling:
-            count = len(self.entries)
-            self.pages.publish(self.entries.view(count - self._filling, count))
-            self._filling = 0
+    def publish(self, count: int) -> None:
+        """The unit that filled the first `count` pages has landed."""
+        first = len(self.entries) - self._filling
+        if first < count:
+            self.pages.publish(self.entries.view(first, count))
+            self._filling = len(self.entries) - count
 
     def trim(self, count: int) -> None:
         """Drop the pages beyond the first `count`."""
@@ -105,6 +107,7 @@ class PageTable:
         """The device copy goes, its host replica stays. Takes over a reference of the extent (V-05)."""
         page = self.entries[index]
         assert page > 0
+        self._note_move()
         self.entries.view(index, index + 1)[0] = ~extent.index
         self.host_pages += 1
         self.pages.drop(page)
@@ -114,6 +117,7 @@ class PageTable:
         extent = self.find_extent(index)
         assert extent is not None
         assert self.pages.state(page) is CellState.LIVE, f"V-05: page {page} is not complete"
+        self._note_move()
         self.entries.view(index, index + 1)[0] = page
         self.host_pages -= 1
         self._arena.drop(extent)
