@@ -46,7 +46,8 @@ KvPool = Tensor | ScaledPool
 
 
 def split_blocks(raw: Tensor, width: int, values: torch.dtype, compute: torch.dtype) -> ScaledPool:
-    """uint8 [pages, layers, 2, Hk, 64 * (width + 4)] -> views of the same memory."""
+    """Contiguous uint8 [pages, layers, 2, Hk, 64 * (width + 4)] -> views of the same memory."""
+    assert raw.is_contiguous() and raw.shape[-1] == PAGE_TOKENS * (width + SCALE_BYTES)
     split = PAGE_TOKENS * width
     numbers = raw[..., :split].view(values).unflatten(-1, (PAGE_TOKENS, width))
     return ScaledPool(numbers, raw[..., split:].view(torch.float32), compute)
@@ -102,8 +103,11 @@ class PoolParts:
 
 
 def pool_parts(pool: KvPool) -> PoolParts:
-    """Strides are those of the layout: pages of blocks, a block's rows of D values together."""
+    """Strides from the layout: those of a tensor mean nothing where a dimension is one."""
+    _, layers, sides, kv_heads, tokens, width = pool.shape
+    blocks = layers * sides * kv_heads
     if isinstance(pool, Tensor):
-        return PoolParts(pool, pool, pool.stride(0), pool.stride(3), "none")
+        return PoolParts(pool, pool, blocks * tokens * width, tokens * width, "none")
     rounding = "int8" if pool.values.dtype == torch.int8 else "fp8"
-    return PoolParts(pool.values, pool.scales, pool.values.stride(0), pool.values.stride(3), rounding)
+    block = tokens * (width + SCALE_BYTES)
+    return PoolParts(pool.values, pool.scales, blocks * block, block, rounding)
