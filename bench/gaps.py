@@ -162,6 +162,7 @@ def _serve(port: int) -> None:
     from ninfer.config.options import EngineOptions, ServerOptions
     from ninfer.frontend.frontend import Frontend
     from ninfer.server.app import build_app
+    from ninfer.server.interpreter import settle_heap, share_interpreter
     from ninfer.server.journal import ManyJournals
     from ninfer.server.run import DrainingServer, bind_socket
     from ninfer.server.service import Service
@@ -172,6 +173,8 @@ def _serve(port: int) -> None:
     options = EngineOptions(MODEL_DIR, max_concurrency=LANES)
     engine = make_engine(EngineParts(device, frontend, options, CONTEXT, "bench"))
     service = Service(ServerOptions(port=port), ("bench",), SystemClock())
+    share_interpreter()
+    settle_heap()
     service.open(engine)
     server = DrainingServer(build_app(service, ManyJournals()), service)
     import uvloop

@@ -123,6 +123,7 @@ def serve(options: EngineOptions, server_options: ServerOptions, request_log: Pa
     import uvloop
 
     from ninfer.server.app import build_app
+    from ninfer.server.interpreter import share_interpreter
     from ninfer.server.journal import JsonJournal, LineJournal, ManyJournals
     from ninfer.server.run import DrainingServer, bind_socket, find_url
     from ninfer.server.service import Service
@@ -139,6 +140,7 @@ def serve(options: EngineOptions, server_options: ServerOptions, request_log: Pa
         app = build_app(service, ManyJournals(*journals))
         server = DrainingServer(app, service, on_drain_signal=_report_drain)
         loading = _Loading(options, service, server, find_url(bound))
+        share_interpreter()
         uvloop.run(server.serve_on(bound, loading.start))
         return loading.finish()
 
@@ -175,6 +177,8 @@ class _Loading:
         self._thread.start()
 
     def _load(self) -> None:
+        from ninfer.server.interpreter import settle_heap
+
         try:
             self._engine = open_engine(self._options, report_progress)
         except Exception as error:
@@ -182,6 +186,7 @@ class _Loading:
             self._service.fail("the model could not be loaded")
             self._loop.call_soon_threadsafe(self._server.start_drain)
             return
+        settle_heap()
         self._service.open(self._engine)
         names = ", ".join(self._service.names)
         click.echo(f"ninfer: serving {names} on {self._url}", err=True)
