@@ -75,6 +75,7 @@ class ProgramMachine(RuleBasedStateMachine):
             faults=SimFaults(seed, late),
             check_every=3,
             run_ahead_slots=seed % (LANES + 1),
+            feeds_draws=True,
         )
         self.program = Program(self.device)
         self.requests: dict[LaneId, Request] = {}
@@ -211,7 +212,7 @@ class ProgramMachine(RuleBasedStateMachine):
         chunks = [request for request in ready if request.prompt_left > 0]
         prefill = self.make_chunk(dice.choice(chunks), dice) if chunks else None
         if draws or prefill:
-            self.program.submit([turn for _, turn in draws], prefill)
+            self.program.submit([turn for _, turn in draws], prefill, runs_ahead=dice.random() < 0.5)
         for request, turn in draws:
             request.is_ready = False
             request.frontier = len(request.prompt.tokens) if turn.decode else request.frontier

@@ -6,15 +6,17 @@ transfer starts after the units submitted before it. Completions wait for `poll`
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 
 import torch
 from torch import Tensor
 
 from ninfer.base.errors import BadInput, DeviceFailure
-from ninfer.base.ids import TransferId, UnitId
+from ninfer.base.ids import LaneId, TransferId, UnitId
 from ninfer.config.geometry import ModelGeometry, NumericFormat, read_geometry
 from ninfer.config.options import EngineOptions
 from ninfer.models.digest import digest_weights
@@ -85,6 +87,7 @@ class CpuDevice:
             page_bytes={pool: region.block_bytes for pool, region in layout.pools.items()},
             state_bytes=layout.states.block_bytes,
             run_ahead_slots=layout.states.run_ahead,
+            feeds_draws=True,
         )
         self.host_bytes = plan.host_bytes
         self.host = HostArena(plan.host_bytes)
@@ -95,6 +98,8 @@ class CpuDevice:
         self._transfers: dict[TransferId, Transfer] = {}
         """Until their end was polled: a unit may name them meanwhile."""
         self._next_id = 0
+        self._drawn: dict[LaneId, int] = {}
+        """By the last draws that have run; the computing thread's."""
         self._outbox = Outbox()
         self._compute = Worker("ninfer-device", self._outbox, self)
         self._copier = Worker("ninfer-copies", self._outbox, self) if plan.host_bytes else None
@@ -213,14 +218,16 @@ class CpuDevice:
     def _run_unit(self, unit: UnitId, batch: UnitBatch, gate: LayerGate | None) -> Completion:
         with _device_errors():
             try:
-                self._runner.run_unit(batch, self._media, gate)
+                self._runner.run_unit(_fill_in(batch, self._drawn), self._media, gate)
             except TransferLost:  # whoever submitted it has heard of the transfer's failure before
                 self._runner.clear_targets(batch)
         return UnitDone(unit)
 
     def _draw(self, unit: UnitId, rows: tuple[SampleRow, ...]) -> Completion:
         with _device_errors():
-            return SamplesDone(unit, self._runner.draw_tokens(rows))
+            runs = self._runner.draw_tokens(rows)
+        self._drawn = {run.lane: run.token_ids[0] for run in runs}
+        return SamplesDone(unit, runs)
 
     # ---- media ----------------------------------------------------------------------------------------------------
 
@@ -237,6 +244,14 @@ class CpuDevice:
     def _take_id(self) -> int:
         self._next_id += 1
         return self._next_id
+
+
+def _fill_in(batch: UnitBatch, drawn: dict[LaneId, int]) -> UnitBatch:
+    """With the tokens that the draws before it gave."""
+    if batch.drawn_by is None:
+        return batch
+    rows = (replace(row, token_ids=memoryview(array("i", [drawn[row.lane]]))) for row in batch.rows)
+    return replace(batch, rows=tuple(rows), drawn_by=None)
 
 
 def _find_budget(geometry: ModelGeometry, numeric_format: NumericFormat, device_bytes: int | None) -> MemoryBudget:

@@ -100,7 +100,9 @@ class Turns:
     def _submit(self, draws: list[DrawTurn], prefill: PrefillTurn | None, owners: list[Request]) -> bool:
         """Hand units to the device. False: an error, and nobody can say how far it came: it costs all of `owners`."""
         try:
-            self._state.program.submit(draws, prefill)
+            state = self._state
+            launched = state.program.submit(draws, prefill, runs_ahead=state.settings.runs_ahead)
+            state.counters.launches_ahead += launched
         except Exception as error:
             self._endings.contain(error, *owners)
             return False

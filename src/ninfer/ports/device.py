@@ -32,6 +32,8 @@ class DeviceFacts:
     state_bytes: int
     run_ahead_slots: int = 0
     """State slots past `slots`, one a lane: where a launch writes that runs ahead of its commit (decision 5)."""
+    feeds_draws: bool = False
+    """Whether a unit may feed what is drawn on the device before anybody has read it (`UnitBatch.drawn_by`)."""
 
 
 class UnitKind(Enum):
@@ -93,10 +95,15 @@ class UnitRow:
 
 @dataclass(frozen=True, slots=True)
 class UnitBatch:
-    """Rows that run as one launch: 1-8 rows (DECODE, VERIFY), or one row (PREFILL, REPLAY)."""
+    """Rows that run as one launch: 1-8 rows (DECODE, VERIFY), or one row (PREFILL, REPLAY).
+
+    `drawn_by`: the sampling submitted last. Each row, of DECODE, then feeds the first token which that draws for its
+    lane; `token_ids` only says that it is one.
+    """
 
     kind: UnitKind
     rows: tuple[UnitRow, ...]
+    drawn_by: UnitId | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -300,8 +300,12 @@ class NativeProgram(Protocol):
         """
         ...
 
-    def submit(self, draws: Sequence[DrawTurn], prefill: PrefillTurn | None) -> None:
-        """Run permitted turns: the draws as one batch, then the prefill chunk. Sequences must not be in flight."""
+    def submit(self, draws: Sequence[DrawTurn], prefill: PrefillTurn | None, *, runs_ahead: bool = False) -> int:
+        """Run permitted turns: the draws as one batch, then the prefill chunk. Sequences must not be in flight.
+
+        `runs_ahead`: what is drawn is fed at once, before anybody has read it, where the device can do that and there
+        is room; returns for how many sequences. For these launches the words of `run_ahead` hold.
+        """
         ...
 
     def poll(self) -> list[Progress]:
@@ -312,8 +316,8 @@ class NativeProgram(Protocol):
         """Feed runs that are drawn and not committed yet, as one launch ahead of their commit (settled decision 5).
 
         Optional: a sequence without a run-ahead slot, or without free pages, is left out; returns how many were not.
-        The next turn with `decode` adopts the launch when the whole run was committed; whatever else happens to the
-        sequence drops it.
+        The next turn with `decode` adopts the launch when just what it feeds was committed; whatever else happens to
+        the sequence drops it.
         """
         ...
 

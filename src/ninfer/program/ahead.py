@@ -1,8 +1,10 @@
-"""Launches ahead of their commit: a drawn run is fed before anybody has said that it stays (settled decision 5).
+"""Launches ahead of their commit: what is drawn is fed before anybody has said that it stays (settled decision 5).
 
-The launch writes the run-ahead slot of its lane and KV past the frontier, which its permit covers; the active slot and
-everything below the frontier stay as they are. Adopted, the two slots are exchanged and the frontier moves; dropped,
-nothing has happened. A dropped launch that is still under way keeps what it writes until it has landed (V-03).
+Either the run is known and not committed, or its draw is still under way and the device feeds what comes of it. The
+launch writes the run-ahead slot of its lane and KV past the frontier, which its permit covers; the active slot and
+everything below the frontier stay as they are. Adopted, the two slots are exchanged, and it is a unit like any other,
+landed or not: the device runs units in order, so the next launch may write the slot that this one reads. Dropped,
+nothing has happened; while it is under way it keeps what it writes until it has landed (V-03).
 """
 
 from __future__ import annotations
@@ -20,6 +22,9 @@ from ninfer.store.stores import ContextStores
 from .permits import reserve_coverage, spend_coverage
 from .sequence import Sequence
 from .units import positions_between
+
+_TO_BE_DRAWN = array("i", [0])
+"""In place of the one token that nobody knows yet."""
 
 
 class Fate(Enum):
@@ -59,21 +64,31 @@ class RunAhead:
 
     def launch(self, sequence: Sequence) -> UnitRow | None:
         """The row that feeds the drawn run, or None: it is not this sequence's turn, or there is no room (V-04)."""
-        ledger, run = sequence.ledger, sequence.run
-        if sequence.lane >= len(self._slots) or run is None or sequence.outstanding or sequence.source is not None:
+        run = sequence.run
+        if run is None or sequence.outstanding or sequence.ledger.pending_tokens:
             return None
-        if sequence.ahead is not None or ledger.pending_tokens or not sequence.slot_is_live:
+        return self._launch(sequence, array("i", run.token_ids))
+
+    def launch_behind_draw(self, sequence: Sequence) -> UnitRow | None:
+        """The row that feeds the token whose draw was submitted just now; None as above."""
+        return self._launch(sequence, _TO_BE_DRAWN)
+
+    def _launch(self, sequence: Sequence, token_ids: array[int]) -> UnitRow | None:
+        if sequence.lane >= len(self._slots) or sequence.ahead is not None:
             return None
-        start = ledger.execution_frontier
-        stop = start + len(run.token_ids)
+        if sequence.source is not None or not sequence.slot_is_live:
+            return None
+        start = sequence.ledger.ledger_frontier  # everything committed is fed, or on its way
+        stop = start + len(token_ids)
         if reserve_coverage(self._stores, sequence, stop) is not None:
             return None
-        lease = self._stores.leases.acquire(sequence.slot, sequence.directory.list_tails(start))
+        tails = sequence.directory.list_tails(sequence.ledger.execution_frontier)
+        lease = self._stores.leases.acquire(sequence.slot, tails)
         spend_coverage(self._stores, sequence, stop)
         sequence.ahead = Ahead(stop, self._slots[sequence.lane], lease)
         return UnitRow(
             lane=sequence.lane,
-            token_ids=memoryview(array("i", run.token_ids)),
+            token_ids=memoryview(token_ids),
             start=start,
             positions=positions_between(sequence.prompt, start, stop),
             pages={pool: table.entries.view() for pool, table in sequence.directory.tables.items()},
@@ -82,14 +97,13 @@ class RunAhead:
         )
 
     def adopt(self, sequence: Sequence) -> bool:
-        """Its whole run was committed. True: it has landed, and the sequence is where it would be after that unit."""
+        """Just what it feeds was committed. True: it has landed, and is to be committed as any unit."""
         ahead = sequence.ahead
         assert ahead is not None
         assert ahead.fate is Fate.OPEN
         assert ahead.stop == sequence.ledger.ledger_frontier, "V-08: a launch ahead fed what is not committed"
         ahead.fate = Fate.ADOPTED
-        if ahead.has_landed:
-            self._exchange(sequence, ahead)
+        self._exchange(sequence, ahead)
         return ahead.has_landed
 
     def drop(self, sequence: Sequence) -> None:
@@ -97,7 +111,7 @@ class RunAhead:
         ahead, sequence.ahead = sequence.ahead, None
         if ahead is None:
             return
-        assert ahead.fate is Fate.OPEN, "L3: an adopted launch lands first"
+        assert ahead.fate is Fate.OPEN
         ahead.fate = Fate.DROPPED
         ahead.pages = tuple(sequence.directory.detach_growth())
         if ahead.has_landed:
@@ -108,16 +122,13 @@ class RunAhead:
         self._stores.leases.release(written)
         self._orphans.append(ahead)
 
-    def land(self, sequence: Sequence, ahead: Ahead) -> bool:
+    def land(self, ahead: Ahead) -> bool:
         """The unit is complete. True: it was adopted, and the sequence is to be committed."""
         ahead.has_landed = True
         if ahead.fate is Fate.DROPPED:
             self._orphans.remove(ahead)
             self._end(ahead)
-        elif ahead.fate is Fate.ADOPTED:
-            self._exchange(sequence, ahead)
-            return True
-        return False
+        return ahead.fate is Fate.ADOPTED
 
     def count_orphans(self) -> int:
         """Dropped launches whose pages come back by themselves."""

@@ -140,7 +140,7 @@ class Flights:
     def _land_ahead(self, flight: AheadFlight) -> list[Progress]:
         progress: list[Progress] = []
         for sequence, ahead in flight.rows:
-            if self._ahead.land(sequence, ahead):
+            if self._ahead.land(ahead):
                 self.commit_row(sequence, ahead.stop)
                 progress += self._settle(sequence)
         return progress

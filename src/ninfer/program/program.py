@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence as Rows
 
-from ninfer.base.ids import Handle, LaneId
+from ninfer.base.ids import Handle, LaneId, UnitId
 from ninfer.base.outcome import Shortfall
 from ninfer.base.pools import Amounts, Pool
-from ninfer.ports.device import Device, HostTier, UnitBatch, UnitKind
+from ninfer.ports.device import Device, HostTier, UnitBatch, UnitKind, UnitRow
 from ninfer.ports.native import (
     Bound,
     CaptureRequest,
@@ -128,8 +128,9 @@ class Program:
         assert not target.outstanding, "E2: a capture is prepared before its unit is under way"
         return reserve_destination(self._stores, target, capture, retires)
 
-    def submit(self, draws: Rows[DrawTurn], prefill: PrefillTurn | None) -> None:
-        """Run permitted turns: feeds as one batch, then all draws, then the prefill chunk."""
+    def submit(self, draws: Rows[DrawTurn], prefill: PrefillTurn | None, *, runs_ahead: bool = False) -> int:
+        """Run permitted turns: feeds as one batch, all draws, what runs ahead of them, the prefill chunk."""
+        launched = 0
         rows = [(self._sequences[turn.sequence], turn) for turn in draws]
         for sequence, _ in rows:
             assert not sequence.outstanding, "a sequence runs one turn at a time"
@@ -143,8 +144,12 @@ class Program:
                 sequence.run = None
             unit = self._device.submit_sampling([sample_row(sequence, turn) for sequence, turn in rows])
             self._flights.add_samples(unit, [sequence for sequence, _ in rows])
+            if runs_ahead and self._device.facts.feeds_draws:
+                behind = [(sequence, self._ahead.launch_behind_draw(sequence)) for sequence, _ in rows]
+                launched = self._submit_ahead(behind, unit)
         if prefill is not None:
             self._submit_prefill(prefill)
+        return launched
 
     def poll(self) -> list[Progress]:
         """Commit what has landed and say so."""
@@ -153,27 +158,20 @@ class Program:
     def run_ahead(self, sequences: Rows[Handle]) -> int:
         """Feed runs that are drawn and not committed, as one launch; returns for how many there was a slot and room."""
         targets = [self._sequences[handle] for handle in sequences]
-        launched = [(target, row) for target in targets if (row := self._ahead.launch(target)) is not None]
-        if not launched:
-            return 0
-        is_plain = all(len(row.token_ids) == 1 for _, row in launched)
-        batch = UnitBatch(UnitKind.DECODE if is_plain else UnitKind.VERIFY, tuple(row for _, row in launched))
-        flying = tuple((target, target.ahead) for target, _ in launched if target.ahead is not None)
-        self._flights.add_ahead(self._device.submit_unit(batch), AheadFlight(flying))
-        return len(launched)
+        return self._submit_ahead([(target, self._ahead.launch(target)) for target in targets], None)
 
     def commit_run(self, sequence: Handle, accepted: int) -> None:
         """Append the accepted prefix of the last run. It has not been fed, but perhaps by a launch ahead.
 
-        State and KV follow exactly that prefix: a launch ahead of less than all of it is dropped (settled decision 15).
+        State and KV follow exactly that prefix: a launch ahead that feeds anything else is dropped (decision 15).
         """
         target = self._sequences[sequence]
         assert not target.outstanding
         assert target.run is not None, "there is no run to commit"
         assert 0 <= accepted <= len(target.run.token_ids)
-        if accepted < len(target.run.token_ids):
-            self._ahead.drop(target)
         target.ledger.commit(target.run.token_ids[:accepted])
+        if target.ahead is not None and target.ahead.stop != target.ledger.ledger_frontier:
+            self._ahead.drop(target)
         target.run = None
 
     def freeze_end(self, sequence: Handle) -> Handle:
@@ -332,6 +330,17 @@ class Program:
         kind = UnitKind.DECODE if is_plain else UnitKind.VERIFY
         batch = UnitBatch(kind, tuple(unit_row(sequence, stop) for sequence, stop in rows))
         self._flights.add_unit(self._device.submit_unit(batch), UnitFlight(tuple(rows), is_prefill=False))
+
+    def _submit_ahead(self, behind: Rows[tuple[Sequence, UnitRow | None]], drawn_by: UnitId | None) -> int:
+        """One launch ahead of all that have a row."""
+        flying = tuple((sequence, sequence.ahead) for sequence, row in behind if row is not None and sequence.ahead)
+        if not flying:
+            return 0
+        rows = tuple(row for _, row in behind if row is not None)
+        is_plain = all(len(row.token_ids) == 1 for row in rows)
+        batch = UnitBatch(UnitKind.DECODE if is_plain else UnitKind.VERIFY, rows, drawn_by)
+        self._flights.add_ahead(self._device.submit_unit(batch), AheadFlight(flying))
+        return len(rows)
 
     def _adopt(self, sequence: Sequence) -> None:
         stop = sequence.ledger.ledger_frontier

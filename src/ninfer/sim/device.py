@@ -7,9 +7,10 @@ submission, and reads its inputs only then, so that a view changed, a slot reuse
 from __future__ import annotations
 
 import random
+from array import array
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from ninfer.base.errors import DeviceFailure
@@ -108,6 +109,7 @@ class SimDevice:
         uniforms: SeededUniforms | None = None,
         host_bytes: int = 0,
         run_ahead_slots: int = 0,
+        feeds_draws: bool = False,
     ) -> None:
         assert 1 <= longest_run <= MAX_RUN_TOKENS
         self.facts = DeviceFacts(
@@ -117,6 +119,7 @@ class SimDevice:
             page_bytes=dict.fromkeys(pages, SIM_PAGE_BYTES),
             state_bytes=SIM_STATE_BYTES,
             run_ahead_slots=run_ahead_slots,
+            feeds_draws=feeds_draws,
         )
         self._slots: list[Link | None] = [None] * (1 + slots + run_ahead_slots)
         self._pages: dict[Pool, list[list[Link | None]]] = {
@@ -132,6 +135,7 @@ class SimDevice:
         self._longest_run = longest_run
         self._uniforms = uniforms
         self._landings = 0
+        self._drawn: tuple[UnitId, dict[LaneId, int]] = UnitId(-1), {}
         self._units_of_lane: dict[LaneId, int] = {}
         self._last_state: dict[LaneId, Link | None] = {}
         self._queue: deque[_Work] = deque()
@@ -237,12 +241,13 @@ class SimDevice:
             raise DeviceFailure(f"completion {number} failed")
         if isinstance(work.job, UnitBatch):
             assert _views_of(work.job) == work.seen, "a view of a unit in flight was written"
-            for row in work.job.rows:
+            for row in self._fill_in(work.job):
                 self._run_row(row, by_page=work.job.kind in (UnitKind.PREFILL, UnitKind.REPLAY))
             return UnitDone(UnitId(work.id))
         if isinstance(work.job[0], SampleRow):
-            rows = [row for row in work.job if isinstance(row, SampleRow)]
-            return SamplesDone(UnitId(work.id), tuple(self._draw(row) for row in rows))
+            runs = tuple(self._draw(row) for row in work.job if isinstance(row, SampleRow))
+            self._drawn = UnitId(work.id), {run.lane: run.token_ids[0] for run in runs}
+            return SamplesDone(UnitId(work.id), runs)
         if work.fails:
             return CopyFailed(TransferId(work.id))
         for copy in work.job:
@@ -252,6 +257,14 @@ class SimDevice:
             else:
                 self._copy_host(copy)
         return CopyDone(TransferId(work.id))
+
+    def _fill_in(self, batch: UnitBatch) -> tuple[UnitRow, ...]:
+        """The rows with the tokens drawn on the device."""
+        if batch.drawn_by is None:
+            return batch.rows
+        unit, drawn = self._drawn
+        assert unit == batch.drawn_by, "a unit feeds another draw than the one before it"
+        return tuple(replace(row, token_ids=memoryview(array("i", [drawn[row.lane]]))) for row in batch.rows)
 
     def _copy_host(self, copy: HostCopy) -> None:
         match copy:

@@ -39,6 +39,8 @@ class WorldSpec:
     faults: FaultPlan
     max_gap_s: float | None = None
     runs_ahead: bool = False
+    feeds_draws: bool = False
+    """Launches ahead follow their draw at once, unread."""
 
 
 def draw_world(seed: int) -> WorldSpec:
@@ -82,7 +84,8 @@ def draw_world(seed: int) -> WorldSpec:
         keeps_points=chance.random() < 0.95,
         check_every=chance.choice((1, 4, 16)),
         audit_every=1,
-        runs_ahead=random.Random(f"ahead {seed}").random() < 0.5,
+        runs_ahead=(ahead := random.Random(f"ahead {seed}").random()) < 0.5,
+        feeds_draws=ahead < 0.3,
         workload=workload,
         faults=faults,
     )

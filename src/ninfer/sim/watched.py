@@ -171,15 +171,17 @@ class WatchedProgram(Program):
             self._tell(TransactionEnded, end.kind.value, end.failed, _name(end.subject))
         return ends
 
-    def submit(self, draws: Sequence[DrawTurn], prefill: PrefillTurn | None) -> None:
-        """Told."""
+    def submit(self, draws: Sequence[DrawTurn], prefill: PrefillTurn | None, *, runs_ahead: bool = False) -> int:
+        """Told; launches ahead are counted."""
         if self._listener is not None:
             names = tuple(f"{turn.sequence}{'' if turn.decode else '*'}" for turn in draws)
             if prefill is None:
                 self._tell(Submitted, names, None, 0, False)
             else:
                 self._tell(Submitted, names, str(prefill.sequence), prefill.tokens, prefill.replay)
-        super().submit(draws, prefill)
+        launched = super().submit(draws, prefill, runs_ahead=runs_ahead)
+        self._counts.launches_ahead += launched
+        return launched
 
     def poll(self) -> list[Progress]:
         """Kept captures and long runs are counted."""

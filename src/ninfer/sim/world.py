@@ -108,6 +108,7 @@ class World:
             uniforms=uniform,
             host_bytes=spec.host_bytes,
             run_ahead_slots=spec.lanes if spec.runs_ahead else 0,
+            feeds_draws=spec.feeds_draws,
         )
         program = WatchedProgram(
             self._device,

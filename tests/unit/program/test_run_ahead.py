@@ -20,7 +20,13 @@ def make_driver(late: int, *, pages: int = 6, slots: int = 3, ahead: int = 2, lo
     sizes = {Pool.MAIN_KV: pages, Pool.MTP_KV: pages}
     return Driver(
         SimDevice(
-            slots=slots, pages=sizes, faults=faults, check_every=1, longest_run=longest_run, run_ahead_slots=ahead
+            slots=slots,
+            pages=sizes,
+            faults=faults,
+            check_every=1,
+            longest_run=longest_run,
+            run_ahead_slots=ahead,
+            feeds_draws=True,
         )
     )
 
@@ -32,11 +38,12 @@ def start(driver: Driver) -> Handle:
     return bound.sequence
 
 
-def draw(driver: Driver, sequence: Handle, *, decode: bool) -> list[int]:
-    """One draw, not committed."""
+def draw(driver: Driver, sequence: Handle, *, decode: bool, behind: int = 0) -> list[int]:
+    """One draw, not committed. `behind`: how many launches follow it unread."""
     if decode:
         assert driver.program.reserve_decode(sequence) is None
-    driver.program.submit([DrawTurn(sequence, decode, GREEDY, 0.0)], None)
+    turns = [DrawTurn(sequence, decode, GREEDY, 0.0)]
+    assert driver.program.submit(turns, None, runs_ahead=behind > 0) == behind
     (done,) = (event for event in driver.settle(sequence) if isinstance(event, RunDone))
     return list(done.run.token_ids)
 
@@ -129,3 +136,70 @@ def test_a_launch_ahead_is_optional() -> None:
     sequence = start(plain)
     draw(plain, sequence, decode=False)
     assert plain.program.run_ahead([sequence]) == 0
+
+
+@pytest.mark.parametrize("late", [0, 4])
+def test_a_launch_behind_a_draw_is_the_step_itself(late: int) -> None:
+    """[V-15], [V-08], [decision 5]: fed before anybody has read the draw, over a page's end, each launch reading what
+    one under way still writes; nothing is fed twice, nothing is missing in the end [V-01]."""
+    driver = make_driver(late)
+    before = driver.program.occupancy()
+    sequence = start(driver)
+    said = draw(driver, sequence, decode=False, behind=1)
+    for step in range(12):
+        driver.program.audit()
+        assert driver.program.run_ahead([sequence]) == 0, "one launch ahead, no more"
+        driver.program.commit_run(sequence, 1)
+        said += draw(driver, sequence, decode=True, behind=step < 11)
+    assert said == expected_tokens(PROMPT, len(said), vocab_tokens=1000)
+    assert driver.device.fed_tokens == len(PROMPT) + len(said) - 1
+    driver.program.release(sequence)
+    land(driver)
+    assert driver.program.occupancy() == before
+
+
+@pytest.mark.parametrize("late", [0, 4])
+def test_what_a_launch_behind_a_draw_fed_stays_only_if_just_that_is_committed(late: int) -> None:
+    """[V-15]: of longer runs it feeds the first token; with none or more than that committed it never was."""
+    driver = make_driver(late, longest_run=8)
+    sequence = start(driver)
+    run = draw(driver, sequence, decode=False, behind=1)
+    said: list[int] = []
+    for step in range(12):
+        accepted = (1, len(run), 0)[step % 3]
+        driver.program.commit_run(sequence, accepted)
+        driver.program.audit()
+        said += run[:accepted]
+        run = draw(driver, sequence, decode=accepted > 0, behind=1)
+    assert said == expected_tokens(PROMPT, len(said), vocab_tokens=1000)
+
+
+@pytest.mark.parametrize("late", [0, 4])
+@pytest.mark.parametrize("steps", range(5))
+@pytest.mark.parametrize("ends", ["stop", "cancel", "pause"])
+def test_a_launch_behind_the_last_draw_leaves_the_end_exact(late: int, steps: int, ends: str) -> None:
+    """[decision 5] [K1]: however the sequence ends, at whichever step, what comes after it says what a cold run says.
+
+    A world's device compares every state and page with the history: a byte too many would be an assertion.
+    """
+    driver = make_driver(late, slots=4)
+    sequence = start(driver)
+    said = draw(driver, sequence, decode=False, behind=1)
+    for _ in range(steps):
+        driver.program.commit_run(sequence, 1)
+        said += draw(driver, sequence, decode=True, behind=1)
+    if ends == "cancel":
+        driver.program.release(sequence)
+        source, kept = None, 0
+    else:
+        driver.program.commit_run(sequence, 1 if ends == "stop" else 0)
+        source = driver.program.freeze_end(sequence)
+        kept = len(PROMPT) + steps
+        assert driver.program.point_frontier(source) == kept
+    history = [*PROMPT, *said]
+    bound = driver.start(make_prompt([*history, 7]), source)
+    assert isinstance(bound, Bound)
+    driver.prefill(bound.sequence, len(history) + 1 - kept)
+    again = draw(driver, bound.sequence, decode=False)
+    assert again == expected_tokens([*history, 7], 1, vocab_tokens=1000)
+    land(driver)
