@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,11 +11,11 @@ import torch
 pytest.importorskip("triton")
 
 from ninfer.base.errors import BadInput
-from ninfer.base.ids import PageId, SlotId
+from ninfer.base.ids import PageId, SlotId, UnitId
 from ninfer.base.pools import Pool
 from ninfer.config.options import ContextCacheOptions, EngineOptions
 from ninfer.device.capacity import MemoryBudget
-from ninfer.device.cuda import CudaDevice
+from ninfer.device.cuda import CudaDevice, _Pending
 from ninfer.device.cuda_support import find_gpu
 from ninfer.ports.device import (
     Completion,
@@ -127,6 +128,38 @@ def test_captured_steps_draw_what_the_plain_ones_draw(device: torch.device) -> N
         step(pair, [draw(pair[:1])[0].token_ids[0], drawn[1]])
         answers.append([*drawn, *(run.token_ids[0] for run in draw(pair))])
     assert answers[0] == answers[1]
+
+
+def test_a_step_behind_its_draw_is_the_step_itself_or_leaves_nothing(device: torch.device) -> None:
+    """[decision 5] Fed on the device before anybody has read the draw, in the lane's run-ahead slot: the same bits as
+    fed by hand; thrown away, the active slot has lost nothing."""
+    opened = open_device("dense_text", device, "float32", fused=True)
+    assert opened.facts.feeds_draws
+    prompts = (PROMPT[:4], PROMPT[50:53]) if device.type == "cpu" else (PROMPT, PROMPT[:70])
+    pair = [sequence(opened, 0, 1, [3, 5, 2]), sequence(opened, 1, 2, [4, 6, 1])]
+    spare = [opened.facts.slots + 1, opened.facts.slots + 2]
+    for one, prompt in zip(pair, prompts, strict=True):
+        prefill(one, prompt)
+    before = [image(opened, slot) for slot in (1, 2)]
+    draws = opened.submit_sampling([one.sample_row() for one in pair])
+    unknown = [replace(one.row([0]), write_slot=SlotId(slot)) for one, slot in zip(pair, spare, strict=True)]
+    unit = opened.submit_unit(UnitBatch(UnitKind.DECODE, (unknown[1], unknown[0]), draws))
+    done = settle(opened)
+    assert UnitDone(unit) in done
+    (told,) = (end for end in done if isinstance(end, SamplesDone))
+    assert all(torch.equal(image(opened, slot), kept) for slot, kept in zip((1, 2), before, strict=True))
+    ahead = [image(opened, slot) for slot in spare]
+    step(pair[::-1], [run.token_ids[0] for run in told.runs][::-1])
+    assert all(torch.equal(image(opened, slot), fed) for slot, fed in zip((1, 2), ahead, strict=True))
+
+
+def test_a_wait_ends_with_its_time(device: torch.device) -> None:
+    """[J8] Whatever never ends: the control thread comes back for its mail."""
+    opened = open_device("dense_text", device, "float32", fused=False)
+    opened.wait(0.0)
+    opened._pending.append(_Pending(lambda: False, lambda: UnitDone(UnitId(0))))
+    opened.wait(0.001)
+    assert opened.poll() == []
 
 
 def test_completions_tell_everything_once(device: torch.device, formats: tuple[str, bool]) -> None:

@@ -6,7 +6,7 @@ fused model runs, decode steps as graphs of exactly B rows; in other formats the
 
 from __future__ import annotations
 
-import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -48,6 +48,9 @@ from .formats import TORCH_DTYPES
 from .host import HostArena, check_host_copies
 from .parts import LayerGroups
 
+_ASK_EVERY_S = 5e-5
+"""While the GPU works; the next step is queued behind, so that it loses nothing by it."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Pending:
@@ -55,7 +58,6 @@ class _Pending:
 
     is_done: Callable[[], bool]
     tell: Callable[[], Completion]
-    wait: Callable[[], None]
 
 
 class CudaDevice:
@@ -81,6 +83,7 @@ class CudaDevice:
         self.weight_digest = weight_digest
         self.mtp = loaded.mtp
         self._line = Timeline(device)
+        use_fused = self.numeric_format == "bfloat16" if fused is None else fused
         vocab = self.geometry.vocab_rows if vocab_tokens is None else min(vocab_tokens, self.geometry.vocab_rows)
         self.facts = DeviceFacts(
             vocab_tokens=vocab,
@@ -88,6 +91,8 @@ class CudaDevice:
             pages={pool: region.capacity for pool, region in layout.pools.items()},
             page_bytes={pool: region.block_bytes for pool, region in layout.pools.items()},
             state_bytes=layout.states.block_bytes,
+            run_ahead_slots=layout.states.run_ahead,
+            feeds_draws=use_fused,
         )
         self.host_bytes = plan.host_bytes
         with device_errors(), self._line.use():
@@ -98,14 +103,13 @@ class CudaDevice:
             self.host = HostArena(plan.host_bytes, pinned=device.type == "cuda")
             self._groups = LayerGroups(self.geometry, layout)
             self._link = CudaLink(self.arena.raw, self.host, self._groups, self._line)
-            use_fused = self.numeric_format == "bfloat16" if fused is None else fused
             pages = pages_for(layout.max_context)
             self._runner = CudaRunner(loaded.model, self.arena, vocab, layout.lanes, pages, self._line, fused=use_fused)
         self._media: dict[int, Tensor] = {}
         self._journeys: dict[TransferId, Journey] = {}
         self._pending: list[_Pending] = []
-        self._silence = threading.Event()
         self._next_id = 0
+        self._last_draw: UnitId | None = None
 
     @classmethod
     def open(
@@ -172,13 +176,14 @@ class CudaDevice:
         with device_errors():
             journey = self._link.carry(copies)
         self._journeys[transfer] = journey
-        self._pending.append(_Pending(journey.is_done, partial(self._land, transfer), journey.groups[-1].wait))
+        self._pending.append(_Pending(journey.is_done, partial(self._land, transfer)))
         return transfer
 
     def submit_unit(self, batch: UnitBatch, after: Sequence[TransferId] = ()) -> UnitId:
         """Launched when this returns; a prefill waits for transfers layer by layer, on the GPU."""
         if batch.kind is UnitKind.VERIFY:
             raise DeviceFailure("verify units need a drafter")
+        assert batch.drawn_by is None or batch.drawn_by == self._last_draw, "a unit feeds another draw than the last"
         unit = UnitId(self._take_id())
         awaited = [self._journeys[number] for number in after if number in self._journeys]
         with device_errors(), self._line.use():
@@ -192,6 +197,7 @@ class CudaDevice:
         with device_errors(), self._line.use():
             draw = self._runner.submit_draw(rows)
             self._await(self._line.mark(), partial(self._tell_draw, unit, draw))
+        self._last_draw = unit
         return unit
 
     def poll(self) -> list[Completion]:
@@ -208,12 +214,14 @@ class CudaDevice:
         return done
 
     def wait(self, timeout_s: float) -> None:
-        """Until the oldest submitted work is done; with none, until the time is over."""
-        if not self._pending:
-            self._silence.wait(timeout_s)  # never set: whoever submits is who waits
-            return
+        """Until something submitted is done, or the time is over. Asks the driver, which has no wait with a limit."""
+        end = time.monotonic() + timeout_s
         with device_errors():
-            self._pending[0].wait()
+            while not any(pending.is_done() for pending in self._pending):
+                left = end - time.monotonic()
+                if left <= 0:
+                    return
+                time.sleep(min(left, _ASK_EVERY_S) if self._pending else left)
 
     def set_threads(self, count: int) -> None:
         """The CPU computes nothing here."""
@@ -253,7 +261,7 @@ class CudaDevice:
         return wait_for
 
     def _await(self, mark: Mark, tell: Callable[[], Completion]) -> None:
-        self._pending.append(_Pending(mark.is_done, tell, mark.wait))
+        self._pending.append(_Pending(mark.is_done, tell))
 
     def _land(self, transfer: TransferId) -> Completion:
         del self._journeys[transfer]

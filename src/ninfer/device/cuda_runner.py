@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ninfer.base.errors import DeviceFailure
+from ninfer.base.ids import LaneId
 from ninfer.base.pools import Pool
 from ninfer.kernels.sampling import DrawInput
 from ninfer.kernels.sampling.batched import adjust_, draw_batch, logprobs, needs_adjusting
@@ -67,6 +68,8 @@ class CudaRunner:
         self._fused = FusedModel(model, self._memory) if fused else None
         self._steps = StepGraphs(self._fused, lanes, max_pages, line) if self._fused else None
         self._heads = HeadGraphs(model, self._memory.states.tail, lanes, vocab_tokens, line)
+        self._drawn: dict[LaneId, Tensor] = {}
+        """Of the last draw, int64 [1] each on the device; overwritten by the next one."""
 
     def run_unit(self, batch: UnitBatch, media: dict[int, Tensor], wait_for: LayerGate | None) -> None:
         """Forward pass; state, KV and tail hidden rows are written. `wait_for(layer)` before each layer."""
@@ -80,7 +83,7 @@ class CudaRunner:
                 assert len(row.token_ids) == 1 and not row.cuts and not row.overrides
                 if row.read_slot is None:
                     self._arena.clear_state(row.write_slot)
-            self._steps.launch(batch.rows)
+            self._steps.launch(batch.rows, None if batch.drawn_by is None else self._pick_drawn(batch.rows))
         else:
             self._prefill(self._fused, batch, media, wait_for)
 
@@ -95,9 +98,14 @@ class CudaRunner:
             for index, one in enumerate(wanted):
                 adjust_(logits[index], one)
             numbers = torch.cat([draw_batch(logits, wanted), numbers[-1:]])
+        self._drawn = {row.lane: numbers[index : index + 1] for index, row in enumerate(rows)}
         read = pinned(len(rows) + 1, torch.int64, self._line.device)
         read.copy_(numbers, non_blocking=True)
         return Draw(tuple(rows), read, logits)
+
+    def _pick_drawn(self, rows: Sequence[UnitRow]) -> Tensor:
+        """Tokens int64 [B] of the last draw on the device, in the order of the rows."""
+        return torch.cat([self._drawn[row.lane] for row in rows])
 
     def _prefill(
         self, fused: FusedModel, batch: UnitBatch, media: dict[int, Tensor], wait_for: LayerGate | None

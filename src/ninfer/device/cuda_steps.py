@@ -93,8 +93,8 @@ class StepGraphs:
             inputs.lengths.fill_(1)  # scratch page and scratch slot
             self._graphs[batch] = Captured(lambda inputs=inputs: model.step(inputs), line)  # type: ignore[misc]
 
-    def launch(self, rows: Sequence[UnitRow]) -> None:
-        """One token of each row; the current stream is the line's."""
+    def launch(self, rows: Sequence[UnitRow], drawn: Tensor | None = None) -> None:
+        """One token of each row; the current stream is the line's. `drawn`: tokens [B] that only the device knows."""
         batch = len(rows)
         used = batch * (_FIELDS + self._pages)
         numbers = self._ring.take().numpy()[:used]
@@ -106,6 +106,8 @@ class StepGraphs:
             pages = np.frombuffer(row.pages[Pool.MAIN_KV], dtype=np.int32)
             table[index, : len(pages)] = pages
         self._ring.send(self._numbers, used)
+        if drawn is not None:
+            self._numbers[:batch].copy_(drawn)
         self._graphs[batch].launch()
 
     def _view(self, batch: int) -> StepInputs:

@@ -14,7 +14,7 @@ from ninfer.base.ids import PageId, SlotId
 from ninfer.base.pools import Pool
 from ninfer.config.options import EngineOptions
 from ninfer.device.cpu import CpuDevice
-from ninfer.ports.device import CopyDone, PageCopy, StateCopy, UnitBatch, UnitDone, UnitKind
+from ninfer.ports.device import CopyDone, PageCopy, SamplesDone, StateCopy, UnitBatch, UnitDone, UnitKind
 from ninfer.ports.sampling import SamplingParams
 
 PROMPT = list(range(40, 140))
@@ -125,6 +125,25 @@ def test_a_launch_that_runs_ahead_is_adopted_or_leaves_nothing() -> None:
     assert torch.equal(image(device, ahead), want)
     decode([run], [8])
     assert torch.equal(image(device, 1), want)
+
+
+def test_a_step_behind_its_draw_is_the_step_itself_or_leaves_nothing() -> None:
+    """[decision 5] fed on the device before anybody has read the draw; dropped, the active slot has lost nothing."""
+    device = open_fixture("dense_text", lanes=2)
+    assert device.facts.feeds_draws
+    run = Sequence_(device, 0, 1, [1, 2])
+    run.prefill(PROMPT)
+    before = image(device, 1)
+    draws = device.submit_sampling([run.sample_row()])
+    row = replace(run.row([0]), write_slot=SlotId(device.facts.slots + 1))
+    unit = device.submit_unit(UnitBatch(UnitKind.DECODE, (row,), draws))
+    told, done = collect(device, 2)
+    assert isinstance(told, SamplesDone)
+    assert done == UnitDone(unit)
+    assert torch.equal(image(device, 1), before)
+    ahead = image(device, device.facts.slots + 1)
+    decode([run], list(told.runs[0].token_ids))
+    assert torch.equal(image(device, 1), ahead)
 
 
 def test_an_exact_hit_samples_without_a_forward_pass() -> None:
