@@ -87,6 +87,7 @@ def open_parts(options: EngineOptions, progress: Progress | None = None) -> Engi
         costs=costs,
         prefill_work=_prefill_work(device.geometry),
         host=host,
+        runs_ahead=not isinstance(device, CpuDevice),
     )
 
 

@@ -41,6 +41,8 @@ class EngineParts:
     prefill_work: PrefillWork = EVEN_WORK
     on_close: Callable[[], None] | None = None
     host: HostTier | None = None
+    runs_ahead: bool = False
+    """Whether steps are launched before their tokens are decided on: a device beside the processor would idle."""
 
     def description(self) -> EngineDescription:
         """What the engine is, for people."""
@@ -63,6 +65,7 @@ def make_core(parts: EngineParts) -> EngineCore:
         audit_every_cycles=options.audit_every_cycles,
         max_gap_s=None if options.max_gap_ms is None else options.max_gap_ms / 1000,
         prefill_work=parts.prefill_work,
+        runs_ahead=parts.runs_ahead,
         prefill_rate_per_s=parts.prefill_work.per_token / parts.costs.prefill_s_per_token,
     )
     state = EngineState(settings, program, resources, parts.clock, Members(lanes))

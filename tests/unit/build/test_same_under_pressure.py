@@ -9,6 +9,10 @@ import pytest
 
 from bench.pressure import Run, Setup, ask_alone, ask_together, judge, list_differences
 from bench.pressure_load import Task
+from ninfer.build import opening
+from ninfer.build import parts as parts_module
+from ninfer.build.parts import EngineParts
+from ninfer.engine.core import EngineCore
 
 DENSE = Path(__file__).parents[2] / "data" / "fixtures" / "dense_text"
 SETUP = Setup(DENSE, nudge=9.0, host_bytes=2_000_000, requests=12, seed=3)
@@ -28,6 +32,24 @@ def test_each_request_says_under_pressure_what_it_says_alone(alone: tuple[list[T
     kinds = {pause.is_snapshot for pause in pressed.pauses}
     assert kinds == {True, False}
     assert any(pause.is_amid_output for pause in pressed.pauses)
+
+
+def test_launches_ahead_change_no_answer(alone: tuple[list[Task], Run], monkeypatch: pytest.MonkeyPatch) -> None:
+    """[decision 5] Every step is launched before its tokens are known; stop strings and pauses drop it, and the
+    next turn of each conversation goes on from what is left."""
+    cores: list[EngineCore] = []
+
+    def make_core(parts: EngineParts) -> EngineCore:
+        cores.append(parts_module.make_core(replace(parts, runs_ahead=True)))
+        return cores[-1]
+
+    monkeypatch.setattr(opening, "make_core", make_core)
+    tasks, right = alone
+    pressed = ask_together(SETUP, tasks, reuse=True)
+    assert list(list_differences(tasks, right, pressed)) == []
+    assert any(pause.is_amid_output for pause in pressed.pauses)
+    counters = cores[-1]._state.counters
+    assert counters.launches_ahead > counters.output_tokens / 2
 
 
 def test_the_tasks_have_everything_in_them(alone: tuple[list[Task], Run]) -> None:
