@@ -109,9 +109,10 @@ def _open_device(options: EngineOptions, vocab_tokens: int, progress: Progress |
 
 
 def execution_identity(device: CpuDevice | CudaDevice, model_dir: Path) -> bytes:
-    """Digest of config, weights, numeric format, layout, tokenizer and template (settled decision 19)."""
+    """Digest of config, weights, numeric formats, layout, tokenizer and template (settled decision 19)."""
     hasher = hashlib.blake2b(digest_size=_IDENTITY_BYTES)
-    for part in (_LAYOUT_VERSION, device.weight_digest, device.numeric_format.encode(), text_identity(model_dir)):
+    formats = f"{device.numeric_format} {device.layout.kv_format}".encode()
+    for part in (_LAYOUT_VERSION, device.weight_digest, formats, text_identity(model_dir)):
         hasher.update(len(part).to_bytes(8, "little"))
         hasher.update(part)
     return hasher.digest()

@@ -102,6 +102,13 @@ _ENGINE_OPTIONS = (
         show_default=True,
         help="Numeric format of weights and activations; auto: bfloat16 where the processor has it, or float32.",
     ),
+    env_option(
+        "--kv-dtype",
+        type=click.Choice(["auto", "fp8", "int8"]),
+        default="auto",
+        show_default=True,
+        help="Numeric format of the KV pages; fp8 and int8 take half the bytes of bfloat16, auto: that of --dtype.",
+    ),
     env_option("--threads", type=click.IntRange(min=1), help="CPU threads of the model. [default: measured]"),
     env_option(
         "--prefill-chunk",
@@ -154,6 +161,7 @@ def read_engine_options(given: dict[str, Any]) -> EngineOptions:
         model_dir=find_model_dir(model_dir),
         device=given.pop("device"),
         dtype=given.pop("dtype"),
+        kv_dtype=given.pop("kv_dtype"),
         threads=given.pop("threads"),
         max_context=given.pop("max_context"),
         kv_capacity=given.pop("kv_capacity"),

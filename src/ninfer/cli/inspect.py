@@ -9,7 +9,7 @@ import click
 
 from ninfer.base.pools import Pool
 from ninfer.cli.engine_options import engine_options, find_model_name, read_engine_options
-from ninfer.config.geometry import ModelGeometry, NumericFormat, read_geometry
+from ninfer.config.geometry import KvFormat, ModelGeometry, NumericFormat, read_geometry
 from ninfer.config.options import EngineOptions
 from ninfer.device.capacity import MemoryBudget, plan_capacity
 
@@ -35,14 +35,17 @@ def inspect(options: EngineOptions) -> dict[str, Any]:
     """The report. Raises ModelFileError, BadInput."""
     geometry = read_geometry(options.model_dir)
     numeric_format: NumericFormat = "float32" if options.dtype == "auto" else options.dtype
+    kv_format: KvFormat = numeric_format if options.kv_dtype == "auto" else options.kv_dtype
+    formats = {Pool.MAIN_KV: kv_format, Pool.MTP_KV: numeric_format}
     pools = [Pool.MAIN_KV] + ([Pool.MTP_KV] if geometry.mtp_layers else [])
     return {
         "model": find_model_name(options.model_dir),
         "geometry": _report_geometry(geometry),
         "dtype": numeric_format,
+        "kv_dtype": kv_format,
         "state_bytes": geometry.state_bytes(numeric_format),
-        "kv_page_bytes": {pool.value: geometry.kv_page_bytes(pool, numeric_format) for pool in pools},
-        "kv_token_bytes": {pool.value: geometry.kv_token_bytes(pool, numeric_format) for pool in pools},
+        "kv_page_bytes": {pool.value: geometry.kv_page_bytes(pool, formats[pool]) for pool in pools},
+        "kv_token_bytes": {pool.value: geometry.kv_token_bytes(pool, formats[pool]) for pool in pools},
         "plan": plan_capacity(geometry, numeric_format, options, MemoryBudget()).report(),
     }
 

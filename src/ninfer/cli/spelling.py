@@ -9,6 +9,7 @@ from ninfer.base.errors import BadInput
 FLAGS: dict[str, str] = {
     "device": "--device",
     "dtype": "--dtype",
+    "kv_dtype": "--kv-dtype",
     "threads": "--threads",
     "max_context": "--max-context",
     "kv_capacity": "--kv-capacity",

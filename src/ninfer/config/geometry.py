@@ -16,9 +16,12 @@ from ninfer.base.errors import ModelFileError
 from ninfer.base.pools import PAGE_TOKENS, Pool
 
 NumericFormat = Literal["bfloat16", "float32", "float64"]
-"""Format of weights, activations, KV pages and conv columns."""
+"""Format of weights, activations and conv columns, and of KV pages unless they have one of their own."""
+KvFormat = Literal["bfloat16", "float32", "float64", "fp8", "int8"]
+"""Format of Main KV pages: the model's, or one byte a number (FP8: E4M3) and an FP32 scale a head of a token."""
 
-ELEMENT_BYTES: dict[NumericFormat, int] = {"bfloat16": 2, "float32": 4, "float64": 8}
+ELEMENT_BYTES: dict[str, int] = {"bfloat16": 2, "float32": 4, "float64": 8}
+_SCALE_BYTES = 4
 _BLOCK_ALIGN_BYTES = 64
 
 _OUTER_TYPES = {
@@ -141,8 +144,8 @@ class ModelGeometry:
 
     # ---- bytes ------------------------------------------------------------------------------------------------
 
-    def kv_token_bytes(self, pool: Pool, numeric_format: NumericFormat) -> int:
-        """Keys and values of one token in all layers of a KV pool (C1)."""
+    def kv_token_bytes(self, pool: Pool, kv_format: KvFormat) -> int:
+        """Keys and values of one token in all layers of a KV pool, scales included (C1)."""
         match pool:
             case Pool.MAIN_KV:
                 layers = self.full_layers
@@ -150,11 +153,13 @@ class ModelGeometry:
                 layers = self.mtp_layers
             case _:
                 raise AssertionError(f"{pool} holds no KV of this model")
-        return layers * 2 * self.attention.kv_heads * self.attention.head_dim * ELEMENT_BYTES[numeric_format]
+        width = self.attention.head_dim
+        row = width * ELEMENT_BYTES.get(kv_format, 1) + (0 if kv_format in ELEMENT_BYTES else _SCALE_BYTES)
+        return layers * 2 * self.attention.kv_heads * row
 
-    def kv_page_bytes(self, pool: Pool, numeric_format: NumericFormat) -> int:
-        """One page of a KV pool: one contiguous block [layers, K/V, kv_heads, 64, head_dim] (C1)."""
-        return PAGE_TOKENS * self.kv_token_bytes(pool, numeric_format)
+    def kv_page_bytes(self, pool: Pool, kv_format: KvFormat) -> int:
+        """One page of a KV pool: one contiguous block [layers, K/V, kv_heads, 64 tokens] (C1)."""
+        return PAGE_TOKENS * self.kv_token_bytes(pool, kv_format)
 
     def recurrent_bytes(self, numeric_format: NumericFormat) -> int:
         """Recurrent matrices of one StateImage: FP32, and FP64 only where everything is FP64."""

@@ -31,6 +31,8 @@ class EngineOptions:
     model_dir: Path
     device: Literal["cpu", "cuda"] = "cpu"
     dtype: Literal["auto", "bfloat16", "float32", "float64"] = "auto"
+    kv_dtype: Literal["auto", "fp8", "int8"] = "auto"
+    """Format of Main KV pages; auto: the model's."""
     threads: int | None = None
     max_context: int | None = None
     kv_capacity: int | Literal["auto"] = "auto"

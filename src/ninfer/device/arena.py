@@ -7,16 +7,18 @@ from torch import Tensor
 
 from ninfer.base.pools import PAGE_TOKENS, Pool
 from ninfer.config.geometry import ModelGeometry
+from ninfer.kernels.paged_attention import KvPool, split_blocks
 from ninfer.models.passes import Memory, StateViews
 
-from .formats import TORCH_DTYPES
+from .formats import KV_DTYPES, TORCH_DTYPES
 from .layout import DeviceLayout
 
 
 class Arena:
     """Memory is taken but not touched: pages and slots that nobody writes cost nothing.
 
-    `images`: uint8 [slots, state_bytes], whole StateImages. `kv`: per pool [pages, layers, 2, Hk, 64, D].
+    `images`: uint8 [slots, state_bytes], whole StateImages. `kv`: per pool [pages, layers, 2, Hk, 64, D], and
+    `kv_scales` where its numbers have scales: [pages, layers, 2, Hk, 64].
     """
 
     def __init__(self, geometry: ModelGeometry, layout: DeviceLayout, device: torch.device | None = None) -> None:
@@ -26,13 +28,10 @@ class Arena:
         self.images = self._bytes[states.offset : states.stop].view(states.blocks, states.block_bytes)
         self.states = _state_views(self.images, geometry, layout, dtype)
         self.kv: dict[Pool, Tensor] = {}
+        self.kv_scales: dict[Pool, Tensor] = {}
+        self._pools: dict[Pool, KvPool] = {}
         for pool, region in layout.pools.items():
-            layers = region.block_bytes // (
-                geometry.kv_page_bytes(pool, layout.numeric_format) // _layers(pool, geometry)
-            )
-            heads, width = geometry.attention.kv_heads, geometry.attention.head_dim
-            typed = self._bytes[region.offset : region.stop].view(dtype)
-            self.kv[pool] = typed.view(region.blocks, layers, 2, heads, PAGE_TOKENS, width)
+            self._view_pool(pool, self._bytes[region.offset : region.stop], region.blocks, geometry, layout)
 
     @property
     def raw(self) -> Tensor:
@@ -41,15 +40,23 @@ class Arena:
 
     def memory(self, pool: Pool) -> Memory:
         """What a forward pass over one KV pool may write."""
-        return Memory(self.kv[pool], self.states)
+        return Memory(self._pools[pool], self.states)
 
     def clear_state(self, slot: int) -> None:
         """Make a slot the empty state."""
         self.images[slot].zero_()
 
-
-def _layers(pool: Pool, geometry: ModelGeometry) -> int:
-    return geometry.full_layers if pool is Pool.MAIN_KV else geometry.mtp_layers
+    def _view_pool(
+        self, pool: Pool, memory: Tensor, blocks: int, geometry: ModelGeometry, layout: DeviceLayout
+    ) -> None:
+        layers = geometry.full_layers if pool is Pool.MAIN_KV else geometry.mtp_layers
+        compute, width = TORCH_DTYPES[layout.numeric_format], geometry.attention.head_dim
+        shape = (blocks, layers, 2, geometry.attention.kv_heads)
+        if pool is Pool.MAIN_KV and layout.kv_format in KV_DTYPES:
+            scaled = split_blocks(memory.view(*shape, -1), width, KV_DTYPES[layout.kv_format], compute)
+            self._pools[pool], self.kv[pool], self.kv_scales[pool] = scaled, scaled.values, scaled.scales
+        else:
+            self._pools[pool] = self.kv[pool] = memory.view(compute).view(*shape, PAGE_TOKENS, width)
 
 
 def _state_views(images: Tensor, geometry: ModelGeometry, layout: DeviceLayout, dtype: torch.dtype) -> StateViews:

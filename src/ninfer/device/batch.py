@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ninfer.base.pools import Pool
-from ninfer.kernels.paged_attention import plan_decode, plan_prefill
+from ninfer.kernels.paged_attention import KvPool, plan_decode, plan_prefill
 from ninfer.kernels.slots import step_slots
 from ninfer.models.hybrid import HybridModel
 from ninfer.models.passes import DecodePass, PrefillPass
@@ -33,7 +33,7 @@ class DecodeInputs:
     fresh_slots: tuple[int, ...]
 
 
-def build_inputs(batch: UnitBatch, model: HybridModel, kv: Tensor) -> PrefillInputs | DecodeInputs:
+def build_inputs(batch: UnitBatch, model: HybridModel, kv: KvPool) -> PrefillInputs | DecodeInputs:
     """Tensors for the main pool `kv`. All inputs are copied: the rows' views may change afterwards."""
     match batch.kind:
         case UnitKind.PREFILL | UnitKind.REPLAY:
@@ -45,7 +45,7 @@ def build_inputs(batch: UnitBatch, model: HybridModel, kv: Tensor) -> PrefillInp
             raise NotImplementedError("verify units need a drafter")
 
 
-def _build_prefill(row: UnitRow, model: HybridModel, kv: Tensor) -> PrefillInputs:
+def _build_prefill(row: UnitRow, model: HybridModel, kv: KvPool) -> PrefillInputs:
     tokens = len(row.token_ids)
     cuts = tuple((cut.offset, cut.slot) for cut in row.cuts)
     offsets = [offset for offset, _ in cuts]
@@ -61,7 +61,7 @@ def _build_prefill(row: UnitRow, model: HybridModel, kv: Tensor) -> PrefillInput
     return PrefillInputs(_int32(row.token_ids), run)
 
 
-def _build_decode(rows: tuple[UnitRow, ...], model: HybridModel, kv: Tensor) -> DecodeInputs:
+def _build_decode(rows: tuple[UnitRow, ...], model: HybridModel, kv: KvPool) -> DecodeInputs:
     assert all(len(row.token_ids) == 1 and not row.cuts and not row.overrides for row in rows)
     page_ids = [np.frombuffer(row.pages[Pool.MAIN_KV], dtype=np.int32) for row in rows]
     write_slots = [row.write_slot for row in rows]

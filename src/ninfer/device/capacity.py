@@ -58,6 +58,7 @@ class CapacityPlan:
             "lanes": layout.lanes,
             "max_context": layout.max_context,
             "kv_capacity": layout.kv_capacity,
+            "kv_dtype": layout.kv_format,
             "page_tokens": PAGE_TOKENS,
             "pages": {pool.value: region.capacity for pool, region in layout.pools.items()},
             "state_slots": layout.states.capacity,
@@ -98,6 +99,7 @@ def plan_capacity(
         extra_state_slots=options.extra_state_slots,
         chunk_tokens=options.prefill_chunk_tokens,
         budget_bytes=budget.device_bytes,
+        kv_dtype=options.kv_dtype,
     )
     asked = options.context_cache.host_capacity_bytes
     image_bytes = geometry.state_bytes(numeric_format)

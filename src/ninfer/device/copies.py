@@ -17,5 +17,7 @@ def run_copies(arena: Arena, copies: Sequence[PageCopy | StateCopy]) -> None:
         match copy:
             case PageCopy(pool, source, target, tokens):
                 copy_page(arena.kv[pool], source, target, tokens)
+                if pool in arena.kv_scales:
+                    copy_page(arena.kv_scales[pool].unsqueeze(-1), source, target, tokens)
             case StateCopy(source, target):
                 copy_state(arena.images, source, target)

@@ -10,7 +10,7 @@ from typing import Literal
 
 import torch
 
-from ninfer.config.geometry import NumericFormat
+from ninfer.config.geometry import KvFormat, NumericFormat
 from ninfer.kernels.linear import can_pack
 
 TORCH_DTYPES: dict[NumericFormat, torch.dtype] = {
@@ -18,6 +18,8 @@ TORCH_DTYPES: dict[NumericFormat, torch.dtype] = {
     "float32": torch.float32,
     "float64": torch.float64,
 }
+KV_DTYPES: dict[KvFormat, torch.dtype] = {"fp8": torch.float8_e4m3fn, "int8": torch.int8}
+"""Formats of KV pages whose numbers have scales."""
 
 
 def choose_format(wanted: NumericFormat | Literal["auto"]) -> NumericFormat:

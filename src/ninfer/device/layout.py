@@ -14,7 +14,7 @@ from typing import Literal
 from ninfer.base.errors import BadInput
 from ninfer.base.frontier import pages_for
 from ninfer.base.pools import PAGE_TOKENS, Pool
-from ninfer.config.geometry import ELEMENT_BYTES, ModelGeometry, NumericFormat
+from ninfer.config.geometry import ELEMENT_BYTES, KvFormat, ModelGeometry, NumericFormat
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +55,21 @@ class LayoutRequest:
     extra_state_slots: int
     chunk_tokens: int
     budget_bytes: int | None
+    kv_dtype: Literal["auto", "fp8", "int8"] = "auto"
+
+    def kv_format(self, numeric_format: NumericFormat) -> KvFormat:
+        """Of Main pages, in a model of this format."""
+        return numeric_format if self.kv_dtype == "auto" else self.kv_dtype
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceLayout:
-    """The plan. KV pages are one contiguous block [layers, K/V, kv_heads, 64, head_dim] each; a StateImage is one
+    """The plan. KV pages are one contiguous block [layers, K/V, kv_heads, 64 tokens] each; a StateImage is one
     contiguous block of recurrent matrices, conv columns and tail hidden row, in the order of `state_sections`."""
 
     numeric_format: NumericFormat
+    kv_format: KvFormat
+    """Of Main pages; pages of other pools are in the model's format."""
     lanes: int
     max_context: int
     states: Region
@@ -81,7 +88,8 @@ def plan_layout(geometry: ModelGeometry, numeric_format: NumericFormat, request:
     """Raises BadInput with need, have and the nearest legal value (C1-C3)."""
     max_context = _choose_context(geometry, request.max_context)
     least, most = capacity_curve(request.lanes, max_context)
-    page_bytes = geometry.kv_page_bytes(Pool.MAIN_KV, numeric_format)
+    kv_format = request.kv_format(numeric_format)
+    page_bytes = geometry.kv_page_bytes(Pool.MAIN_KV, kv_format)
     states = _plan_states(geometry, numeric_format, request)
     workspace = _workspace_bytes(geometry, numeric_format, request.chunk_tokens, max_context)
     fitting = None
@@ -92,7 +100,8 @@ def plan_layout(geometry: ModelGeometry, numeric_format: NumericFormat, request:
         need = states.stop + workspace + (1 + pages) * page_bytes
         raise _does_not_fit(geometry, numeric_format, replace(request, max_context=max_context), need, fitting)
     main = Region(states.stop, 1 + pages, page_bytes)
-    return DeviceLayout(numeric_format, request.lanes, max_context, states, {Pool.MAIN_KV: main}, main.stop, workspace)
+    pools = {Pool.MAIN_KV: main}
+    return DeviceLayout(numeric_format, kv_format, request.lanes, max_context, states, pools, main.stop, workspace)
 
 
 def capacity_curve(lanes: int, max_context: int) -> tuple[int, int]:
@@ -152,7 +161,7 @@ def _does_not_fit(
     lowest = replace(request, kv_capacity="auto")
 
     def fits(**lowered: int) -> bool:
-        needed = least_bytes(geometry, numeric_format, replace(lowest, **lowered))
+        needed = least_bytes(geometry, numeric_format, replace(lowest, **lowered))  # type: ignore[arg-type]
         return needed <= (request.budget_bytes or 0)
 
     pages = _find_most(request.max_context // PAGE_TOKENS, lambda count: fits(max_context=count * PAGE_TOKENS))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from ninfer.kernels.paged_attention import DecodePages, PrefillPages
+from ninfer.kernels.paged_attention import DecodePages, KvPool, PrefillPages
 from ninfer.kernels.rope import RotaryTables
 from ninfer.kernels.slots import StepSlots
 
@@ -33,9 +33,10 @@ class StateViews:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Everything a pass may write. `kv`: [pages, layers, 2, Hk, 64, D] of the pool the pass runs on."""
+    """Everything a pass may write. `kv`: [pages, layers, 2, Hk, 64, D] of the pool the pass runs on, or its one-byte
+    form."""
 
-    kv: Tensor
+    kv: KvPool
     states: StateViews
 
 

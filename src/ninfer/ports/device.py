@@ -16,7 +16,7 @@ from ninfer.base.ids import LaneId, PageId, SlotId, TransferId, UnitId
 from ninfer.base.pools import Pool
 from ninfer.ports.sampling import SamplingParams, TokenLogprobs
 
-BYTE_LAYOUT_VERSION = 1
+BYTE_LAYOUT_VERSION = 2
 """Of pages and StateImages, on the device and on the host: docs/design/byte-layout.md (settled decision 19)."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import torch
@@ -22,10 +23,18 @@ ROWS = re.findall(
 CASES = [pytest.param(*row, id=f"{row[0]}-{row[1]}") for row in ROWS]
 
 
-def open_arena(fixture: str, numeric_format: NumericFormat) -> tuple[ModelGeometry, DeviceLayout, Arena]:
+def open_arena(
+    fixture: str, numeric_format: NumericFormat, kv_dtype: Literal["auto", "fp8", "int8"] = "auto"
+) -> tuple[ModelGeometry, DeviceLayout, Arena]:
     geometry = read_geometry(ROOT / "tests" / "data" / "fixtures" / fixture)
     request = LayoutRequest(
-        lanes=1, max_context=192, kv_capacity="auto", extra_state_slots=1, chunk_tokens=64, budget_bytes=None
+        lanes=1,
+        max_context=192,
+        kv_capacity="auto",
+        extra_state_slots=1,
+        chunk_tokens=64,
+        budget_bytes=None,
+        kv_dtype=kv_dtype,
     )
     layout = plan_layout(geometry, numeric_format, request)
     return geometry, layout, Arena(geometry, layout)
@@ -96,3 +105,28 @@ def test_a_number_of_a_state_lies_where_the_text_says(
     offset = start + int(tail) + (geometry.hidden - 1) * ELEMENT_BYTES[numeric_format]
     assert read(arena, offset, states.tail.dtype) == 3
     assert int((arena.images[2] != 0).sum()) <= 3 * 8
+
+
+@pytest.mark.parametrize("kv_dtype", ["fp8", "int8"])
+@pytest.mark.parametrize("fixture", ["dense_text", "moe_text"])
+def test_a_one_byte_number_and_its_scale_lie_where_the_text_says(
+    fixture: str, kv_dtype: Literal["fp8", "int8"]
+) -> None:
+    """[C1] [issue E 4]"""
+    geometry, layout, arena = open_arena(fixture, "bfloat16", kv_dtype)
+    heads, width = geometry.attention.kv_heads, geometry.attention.head_dim
+    page = layout.pools[Pool.MAIN_KV].block_bytes
+    (told,) = re.findall(rf"{fixture}(?: has)? (\d+)", TEXT.split("With one-byte numbers")[1])[:1]
+    assert page == int(told) == geometry.kv_page_bytes(Pool.MAIN_KV, kv_dtype)
+    assert layout.kv_format == kv_dtype
+    kv, scales = arena.kv[Pool.MAIN_KV], arena.kv_scales[Pool.MAIN_KV]
+    raw(arena).zero_()
+    spots = [(1, 0, 0, 0, 0, 0), (2, geometry.full_layers - 1, 1, heads - 1, 63, width - 1), (1, 0, 1, 1, 5, 7)]
+    for number, (block, layer, side, head, token, dim) in enumerate(spots, 1):
+        kv[block, layer, side, head, token, dim] = number
+        scales[block, layer, side, head, token] = number + 0.5
+        at = layout.pools[Pool.MAIN_KV].offset + block * page
+        at += ((layer * 2 + side) * heads + head) * 64 * (width + 4)
+        assert read(arena, at + token * width + dim, kv.dtype) == number
+        assert read(arena, at + 64 * width + 4 * token, torch.float32) == number + 0.5
+    assert raw(arena).data_ptr() == arena.memory(Pool.MAIN_KV).kv.values.data_ptr() - layout.states.stop

@@ -49,10 +49,15 @@ MAIN = Pool.MAIN_KV
 class Runs:
     """One device with its Program; every step waits for its end and is recounted."""
 
-    def __init__(self, dtype: str) -> None:
+    def __init__(self, dtype: str, kv_dtype: str) -> None:
         cache = ContextCacheOptions(device_state_slots=3, host_capacity_bytes=1 << 22)
         options = EngineOptions(
-            model_dir=FIXTURES / "dense_text", dtype=dtype, max_concurrency=2, max_context=512, context_cache=cache
+            model_dir=FIXTURES / "dense_text",
+            dtype=dtype,
+            kv_dtype=kv_dtype,
+            max_concurrency=2,
+            max_context=512,
+            context_cache=cache,
         )  # type: ignore[arg-type]
         self.device = CpuDevice.open(options)
         self.program = Program(self.device, self.device)
@@ -113,16 +118,19 @@ class Runs:
         left = self.frontier(sequence)
         for page in held.directory.tables[MAIN].entries.view(0, pages_for(left)):
             blocks.append(self.device.arena.kv[MAIN][page][..., : min(left, PAGE_TOKENS), :])
+            if MAIN in self.device.arena.kv_scales:
+                blocks.append(self.device.arena.kv_scales[MAIN][page][..., : min(left, PAGE_TOKENS)])
             left -= PAGE_TOKENS
         return [block.contiguous().flatten().view(torch.uint8).clone() for block in blocks]
 
     def spoil(self) -> None:
-        """Overwrite every slot and page that nobody owns."""
+        """Overwrite every slot and page that nobody owns: NaN as a number and as a scale."""
         stores = self.program._stores
         for slot in stores.slots.list_cells(CellState.FREE):
             self.device.arena.images[slot] = 255
         for page in stores.pages[MAIN].list_cells(CellState.FREE):
-            self.device.arena.kv[MAIN][page] = float("nan")
+            at = self.device.layout.pools[MAIN].block_offset(page)
+            self.device.arena.raw[at : at + self.device.layout.pools[MAIN].block_bytes] = 255
 
     def demote_all(self) -> None:
         for pool in (Pool.STATE, MAIN):
@@ -151,9 +159,12 @@ class Runs:
         return sequence, again, said, self.bits(sequence)
 
 
-@pytest.fixture(scope="module", params=["float32", "bfloat16", "float64"])
+FORMATS = [("float32", "auto"), ("bfloat16", "auto"), ("float64", "auto"), ("float32", "int8"), ("bfloat16", "fp8")]
+
+
+@pytest.fixture(scope="module", params=FORMATS, ids="-".join)
 def runs(request: pytest.FixtureRequest) -> Runs:
-    return Runs(request.param)
+    return Runs(*request.param)
 
 
 @pytest.fixture(scope="module")

@@ -75,18 +75,26 @@ def put_rows(pool: KvPool, rows: Tensor, x: Tensor) -> None:
         return
     values, scales = round_rows(x, pool.values.dtype)
     block, inside = rows // PAGE_TOKENS, rows % PAGE_TOKENS
-    pool.values.view(torch.uint8).flatten(0, 3)[block, inside] = values.view(torch.uint8)
-    pool.scales.flatten(0, 3)[block, inside] = scales
+    numbers, beside = _as_blocks(pool)
+    numbers[block, inside] = values.view(torch.uint8)
+    beside[block, inside] = scales
 
 
 def take_blocks(pool: KvPool, blocks: Tensor) -> Tensor:
     """A copy of blocks int64 [n] -> [n, 64, D] in the format of computing."""
     if isinstance(pool, Tensor):
         return pool.view(-1, pool.shape[-2], pool.shape[-1]).index_select(0, blocks)
-    values = pool.values.view(torch.uint8).flatten(0, 3).index_select(0, blocks).view(pool.values.dtype)
-    scales = pool.scales.flatten(0, 3).index_select(0, blocks)
+    numbers, beside = _as_blocks(pool)
+    values = numbers.index_select(0, blocks).view(pool.values.dtype)
+    scales = beside.index_select(0, blocks)
     fine = torch.promote_types(pool.compute, torch.float32)
     return values.to(fine).mul_(scales.unsqueeze(-1)).to(pool.compute)
+
+
+def _as_blocks(pool: ScaledPool) -> tuple[Tensor, Tensor]:
+    """Values as uint8 [blocks, 64, D] and scales [blocks, 64]: the pool's own memory."""
+    values = pool.values.view(torch.uint8)
+    return values.view(-1, *values.shape[-2:]), pool.scales.view(-1, PAGE_TOKENS)
 
 
 @dataclass(frozen=True, slots=True)
