@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
@@ -10,12 +12,18 @@ pytest.importorskip("triton")
 
 from test_triton_kernels import FORMATS, LAYERS, WIDTH, Heads, near, normal
 
+from ninfer.config.options import ContextCacheOptions, EngineOptions
+from ninfer.device.capacity import MemoryBudget
+from ninfer.device.cpu import CpuDevice
+from ninfer.device.cuda import CudaDevice
 from ninfer.kernels.paged_attention import ScaledPool, split_blocks
 from ninfer.kernels.paged_attention import reference as judge
 from ninfer.kernels.paged_attention.pool import round_rows
 from ninfer.kernels.paged_attention.triton_decode import attend_pages
 from ninfer.kernels.paged_attention.triton_heads import place_heads
 from ninfer.kernels.paged_attention.triton_prefill import PrefillTiles, attend_chunk_pages
+from ninfer.ports.device import UnitBatch, UnitDone, UnitKind
+from tests.unit.device.cpu_driver import FIXTURES, Sequence_, read_golden
 
 VALUES = [torch.int8, torch.float8_e4m3fn]
 
@@ -129,3 +137,37 @@ def test_what_is_no_number_reads_back_as_none(values: torch.dtype, device: torch
     place_heads(y, 2, case.norm, case.tables, pool, 0, torch.tensor([[1]], dtype=torch.int32, device=device), None)
     scales = pool.scales[1, 0, 1, 0, :3].cpu()
     assert scales.isnan().tolist() == [False, True, True]
+
+
+@pytest.mark.parametrize("kv_dtype", ["int8", "fp8"])
+def test_a_device_with_such_pages_follows_the_plain_routes(kv_dtype: str, device: torch.device) -> None:
+    """A prompt in two chunks and steps through fused kernels over one-byte pages: hidden rows near those of the CPU."""
+    golden, dtype = read_golden("dense_text"), "bfloat16" if device.type == "cuda" else "float32"
+    options = EngineOptions(
+        model_dir=FIXTURES / "dense_text",
+        dtype=dtype,  # type: ignore[arg-type]
+        kv_dtype=kv_dtype,  # type: ignore[arg-type]
+        max_concurrency=1,
+        max_context=256,
+        context_cache=ContextCacheOptions(device_state_slots=2, host_capacity_bytes=0),
+    )
+    rows = []
+    for opened in (
+        CudaDevice.open_on(device, MemoryBudget(), options, fused=True),
+        CpuDevice.open(replace(options, dtype="float32")),
+    ):
+        sequence = Sequence_(opened, 0, 1, [3, 1, 2])  # type: ignore[arg-type]
+        got = []
+        for ids in (golden.prompt_ids[: golden.chunk_split], golden.prompt_ids[golden.chunk_split :], *[[7]] * 4):
+            kind = UnitKind.PREFILL if len(ids) > 1 else UnitKind.DECODE
+            unit = opened.submit_unit(UnitBatch(kind, (sequence.row(ids),)))
+            done: list[object] = []
+            while not done:
+                opened.wait(10)
+                done += opened.poll()
+            assert done == [UnitDone(unit)]
+            sequence.advance(len(ids))
+            got.append(opened.arena.states.tail[1].float().cpu().clone())
+        rows.append(torch.stack(got))
+        opened.close()
+    near(rows[0], rows[1], 5e-2 if device.type == "cuda" else 5e-3)
