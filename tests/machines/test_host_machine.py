@@ -43,6 +43,7 @@ class HostMachine(ProgramMachine):
             vocab_tokens=VOCAB,
             faults=SimFaults(seed, late, host_failures=failures),
             check_every=3,
+            longest_run=1 + 3 * (seed % 2),
             run_ahead_slots=seed % 4,
             host_bytes=images * IMAGE + 5 * 64 * 1024,
         )

@@ -1,11 +1,13 @@
 """Program on a late SimDevice: random binds, chunks, captures, draws, pauses, ends and deletions.
 
-Every token equals the closed form of its request alone (V-15), points are exactly those of a naive list of histories,
-and the full recount holds after every step (V-01, V-02). The device compares every page and state it reads.
+Every token equals the closed form of its request alone (V-15), a permit costs what a naive count says (C6), points are
+exactly those of a naive list of histories, and the full recount holds after every step (V-01, V-02). The device
+compares every page and state it reads.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
@@ -21,8 +23,12 @@ from ninfer.base.pools import Pool
 from ninfer.ports.native import (
     BindDone,
     CaptureRequest,
+    ControlTurn,
+    DecodeTurn,
     DrawTurn,
     HandOver,
+    NormalizeDone,
+    NormalizeTurn,
     PointKind,
     PrefillDone,
     PrefillTurn,
@@ -59,6 +65,11 @@ class Request:
     frontier: int
     replay_until: int = 0
     is_ready: bool = False
+    has_permit: bool = True
+    """Its bind took one, or a reserve did, and no unit has spent it."""
+    is_ahead: bool = False
+    said: int | None = None
+    """The token that a control turn under way says."""
 
     @property
     def prompt_left(self) -> int:
@@ -74,6 +85,7 @@ class ProgramMachine(RuleBasedStateMachine):
             vocab_tokens=VOCAB,
             faults=SimFaults(seed, late),
             check_every=3,
+            longest_run=1 + 3 * (seed % 2),
             run_ahead_slots=seed % (LANES + 1),
             feeds_draws=True,
         )
@@ -202,22 +214,67 @@ class ProgramMachine(RuleBasedStateMachine):
     def run(self, dice: Random) -> None:
         """One cycle's work: draws of some lanes and a chunk of another."""
         ready = [request for request in self.requests.values() if request.is_ready]
-        draws = []
+        turns = []
         for request in ready:
-            if request.prompt_left <= 0 and dice.random() < 0.8:
-                pending = len(request.prompt.tokens) > request.frontier
-                if pending and self.program.reserve_decode(request.sequence) is not None:
-                    continue
-                draws.append((request, DrawTurn(request.sequence, pending, GREEDY, 0.0)))
+            turn = self.make_turn(request, dice) if request.prompt_left <= 0 and dice.random() < 0.8 else None
+            if turn is not None:
+                turns.append((request, turn))
         chunks = [request for request in ready if request.prompt_left > 0]
         prefill = self.make_chunk(dice.choice(chunks), dice) if chunks else None
-        if draws or prefill:
-            self.program.submit([turn for _, turn in draws], prefill, runs_ahead=dice.random() < 0.5)
-        for request, turn in draws:
+        runs_ahead = dice.random() < 0.5
+        if turns or prefill:
+            self.program.submit([turn for _, turn in turns], prefill, runs_ahead=runs_ahead)
+        for request, turn in turns:
+            left = len(request.prompt.tokens) - request.frontier
+            feeds = left > isinstance(turn, NormalizeTurn)
+            request.has_permit &= request.is_ahead or not feeds
             request.is_ready = False
-            request.frontier = len(request.prompt.tokens) if turn.decode else request.frontier
+            request.is_ahead &= not feeds
+            request.is_ahead |= runs_ahead and isinstance(turn, DrawTurn)
+            request.said = turn.token_id if isinstance(turn, ControlTurn) else None
+            if not isinstance(turn, NormalizeTurn):
+                request.frontier = len(request.prompt.tokens)
         if prefill is not None:
-            next(r for r in self.requests.values() if r.sequence == prefill.sequence).is_ready = False
+            request = next(r for r in self.requests.values() if r.sequence == prefill.sequence)
+            request.is_ready = False
+            request.has_permit = prefill.replay
+
+    def make_turn(self, request: Request, dice: Random) -> DecodeTurn | None:
+        """Draw, say or normalise, each with the permit that the naive count says (C6); None: there is no room."""
+        end, sequence = len(request.prompt.tokens), request.sequence
+        assert self.program.is_normal(sequence) == (end - request.frontier <= 1)
+        match dice.randrange(6):
+            case 0:
+                if self.is_refused(request, self.program.reserve_control, end):
+                    return None
+                return ControlTurn(sequence, dice.randrange(VOCAB))
+            case 1:
+                if self.is_refused(request, self.program.reserve_normalize, max(request.frontier, end - 1)):
+                    return None
+                return NormalizeTurn(sequence)
+        pending = end > request.frontier
+        if pending and self.is_refused(request, self.program.reserve_decode, end):
+            return None
+        return DrawTurn(sequence, pending, GREEDY, 0.0)
+
+    def is_refused(self, request: Request, reserve: Callable[[Handle], Shortfall | None], stop: int) -> bool:
+        """Whether there is no room. A permit costs the pages up to `stop` that the history lacks, in both pools or in
+        neither, once; with a permit or a launch ahead at hand it costs no more than that (C6, V-04)."""
+        before = self.program.occupancy()
+        lacks = {pool: _pages(pool, stop) - _pages(pool, request.frontier) for pool in (Pool.MAIN_KV, Pool.MTP_KV)}
+        shortfall = reserve(request.sequence)
+        after = self.program.occupancy()
+        if shortfall is not None:
+            assert after == before
+            assert shortfall.free == before.free[shortfall.pool] < lacks[shortfall.pool]
+            return True
+        for pool, pages in lacks.items():
+            took = before.free[pool] - after.free[pool]
+            assert took == pages or (took < pages and (request.has_permit or request.is_ahead)), f"C6: {pool} {took}"
+        request.has_permit = True
+        assert reserve(request.sequence) is None
+        assert self.program.occupancy() == after
+        return False
 
     def make_chunk(self, request: Request, dice: Random) -> PrefillTurn | None:
         """At most to the end of the replay, with a capture now and then where a frontier is crossed."""
@@ -254,17 +311,24 @@ class ProgramMachine(RuleBasedStateMachine):
                     for at, point in captured:
                         assert self.program.point_frontier(point) == at
                         self.add_point(request, point, at, PointKind.INPUT_POINT)
+                case NormalizeDone(_, frontier):
+                    assert frontier in (len(request.prompt.tokens) - 1, len(request.prompt.tokens))
+                    request.frontier = frontier
                 case RunDone(_, run):
-                    assert list(run.token_ids) == expected_tokens(list(request.prompt.tokens), 1, vocab_tokens=VOCAB)
+                    drawn = expected_tokens(list(request.prompt.tokens), len(run.token_ids), vocab_tokens=VOCAB)
+                    assert list(run.token_ids) == (drawn if request.said is None else [request.said])
                     if dice.random() < 0.5:
                         self.run_ahead(request)
-                    self.program.commit_run(request.sequence, dice.choice((1, 1, 1, 0)))
+                    accepted = dice.choice((*[len(run.token_ids)] * 3, dice.randint(0, len(run.token_ids))))
+                    request.is_ahead &= accepted in (1, len(run.token_ids))
+                    self.program.commit_run(request.sequence, accepted)
         self.program.audit()
 
     def run_ahead(self, request: Request) -> None:
         """Decision 5: nobody sees it, whatever becomes of the run; the pools give what is free, or nothing."""
         before = self.program.occupancy()
         launched = self.program.run_ahead([request.sequence])
+        request.is_ahead |= bool(launched)
         assert launched or self.program.occupancy() == before
 
     def freeze(self, dice: Random) -> None:
@@ -352,6 +416,11 @@ class ProgramMachine(RuleBasedStateMachine):
                 self.program.delete(actions[0])
         self.program.audit()
         assert self.program.occupancy().free == self.program.occupancy().capacity
+
+
+def _pages(pool: Pool, tokens: int) -> int:
+    """MTP lags one token behind (D9)."""
+    return -(-max(0, tokens - (pool is Pool.MTP_KV)) // 64)
 
 
 ProgramMachine.TestCase.settings = machine_settings(150, 50)

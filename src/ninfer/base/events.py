@@ -130,7 +130,10 @@ class CaptureRefused(TraceEvent):
 
 
 class Submitted(TraceEvent):
-    """Units went to the device: the draws of `draws`, and a chunk of `prefill`."""
+    """Units went to the device: the compact set of `draws`, and a chunk of `prefill`.
+
+    Behind a sequence: `*` draws without feeding, `!7` says token 7, `~` feeds all but the last committed token.
+    """
 
     draws: tuple[str, ...]
     prefill: str | None

@@ -19,7 +19,6 @@ from ninfer.resource.sources import Source, SourceAsk
 from ninfer.sched.permits import find_victim, may_preempt
 
 from .failure import Endings
-from .pause import may_pause
 from .request import Phase, Request
 from .room import Room, make_room, revoke_at_last, revoke_snapshot, write_back
 from .state import EngineState
@@ -94,7 +93,7 @@ class Admission:
             if victim is None:
                 alone = len(self._state.members) == 0 and not self._state.has_work_in_flight
                 return self._bind_anyhow(request) if alone and missing is not None else Outcome.WAITS
-            if not may_pause(self._state, victim):
+            if not self._endings.prepare_pause(victim):
                 return Outcome.SOON
             self._endings.pause(victim)
             if self._state.program.transaction_open:

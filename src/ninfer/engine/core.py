@@ -20,6 +20,7 @@ from ninfer.ports.output import OutputSink
 from ninfer.ports.sampling import SamplingParams
 from ninfer.resource.continuation import History
 
+from .control import Closing, ControlWatch
 from .cycle import Cycle
 from .errorlog import log_error, name_error
 from .publish import Publication
@@ -135,12 +136,14 @@ class EngineCore:
         stop_token_ids: Sequence[int] = (),
         logprobs: int | None = None,
         ignore_eos: bool = False,
+        closing: Closing | None = None,
         sink: OutputSink,
     ) -> RequestHandle:
         """Queue a request. The plan's buffers belong to the engine from here on.
 
         `max_tokens` is cut to what the context leaves; within the first `min_tokens` nothing stops. `stop_token_ids`
-        stop beside the model's own, which alone `ignore_eos` switches off. Raises BadInput, Overloaded, or
+        stop beside the model's own, which alone `ignore_eos` switches off. `closing`: tokens that are said, not drawn,
+        where the output has not said them in time. Raises BadInput, Overloaded, or
         DeviceFailure when the engine has failed. `sink` is called on the control thread, must return at once and must
         not raise.
         """
@@ -165,7 +168,8 @@ class EngineCore:
             self._check_open()
             ticket = Ticket(self._next_ticket)
             self._next_ticket += 1
-            request = Request(ticket, plan, params, logprobs, watch, publication, history)
+            control = None if closing is None else ControlWatch(closing)
+            request = Request(ticket, plan, params, logprobs, watch, publication, history, control)
             self._mailbox.append(request)
             if not self._arriving:
                 self._first_arrival_s = publication.submitted_s

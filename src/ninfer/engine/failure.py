@@ -19,7 +19,7 @@ from ninfer.base.errors import (
 from ninfer.ports.output import FinishReason
 
 from .errorlog import log_error
-from .pause import pause
+from .pause import pause, prepare_pause
 from .request import Interrupt, Phase, Request
 from .state import EngineState
 from .stops import Verdict
@@ -78,6 +78,14 @@ class Endings:
         if answer is not error:
             self._state.reconcile()
             self._state.audit()
+
+    def prepare_pause(self, request: Request) -> bool:
+        """Whether it may be paused now; else what must come first is under way, or has ended it by an error."""
+        try:
+            return prepare_pause(self._state, request)
+        except Exception as error:
+            self.contain(error, request)
+            return False
 
     def pause(self, request: Request) -> None:
         """Pause; an error in that ends the paused request only."""

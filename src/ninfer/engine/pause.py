@@ -11,6 +11,7 @@ import logging
 from ninfer.base.ids import Handle
 from ninfer.base.outcome import Shortfall
 from ninfer.base.pools import DEVICE_POOLS
+from ninfer.ports.native import NormalizeTurn
 
 from .request import Phase, Request
 from .room import make_host_room
@@ -19,9 +20,29 @@ from .state import EngineState
 _log = logging.getLogger("ninfer.engine")
 
 
-def may_pause(state: EngineState, request: Request) -> bool:
-    """Its unit has landed, and a snapshot is not in the way of another context transaction (J4, L1)."""
-    return not request.in_flight and not (state.program.transaction_open and state.has_host)
+def prepare_pause(state: EngineState, request: Request) -> bool:
+    """True: its unit has landed, no other context transaction is in the way of a snapshot (J4, L1), and its backend is
+    normalised (K2). Else what must come first is under way.
+    """
+    if request.in_flight or (state.program.transaction_open and state.has_host):
+        return False
+    return not (state.has_host and _normalize(state, request))
+
+
+def _normalize(state: EngineState, request: Request) -> bool:
+    """Feed what a longer run has left, so that one token is left to feed at the resume (D8). False: nothing is left,
+    or there is no room, and the snapshot keeps the position as it stands.
+    """
+    program, sequence = state.program, request.sequence
+    assert sequence is not None
+    if request.phase is not Phase.DECODE or program.is_normal(sequence):
+        return False
+    if program.reserve_normalize(sequence) is not None:
+        return False
+    program.submit([NormalizeTurn(sequence)], None)
+    request.in_flight = True
+    state.draws_in_flight += 1
+    return True
 
 
 def pause(state: EngineState, request: Request) -> None:

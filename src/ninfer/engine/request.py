@@ -18,6 +18,7 @@ from ninfer.resource.continuation import Continuation, History
 from ninfer.resource.manager import CapturePlan
 from ninfer.resource.sources import Wishes
 
+from .control import ControlWatch
 from .publish import Publication
 from .stops import StopWatch
 
@@ -62,6 +63,7 @@ class Request:
     watch: StopWatch
     publication: Publication
     history: History
+    control: ControlWatch | None = None
     phase: Phase = Phase.QUEUED
     interrupt: Interrupt | None = None
     lane: LaneId | None = None
@@ -108,6 +110,11 @@ class Request:
     def has_unfed_token(self) -> bool:
         """Committed tokens must be fed before the next draw; not so right after the prompt (D9)."""
         return len(self.ledger) > self.frontier
+
+    @property
+    def next_said(self) -> int | None:
+        """The token that comes next whatever the model would draw (C6); None: draw it."""
+        return None if self.control is None else self.control.find_next()
 
     def enter(self, phase: Phase) -> None:
         """Change the phase along the table."""

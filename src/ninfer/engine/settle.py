@@ -11,7 +11,7 @@ from typing import assert_never
 
 from ninfer.base.ids import Ticket
 from ninfer.ports.device import RunResult
-from ninfer.ports.native import BindDone, PrefillDone, RunDone
+from ninfer.ports.native import BindDone, NormalizeDone, PrefillDone, RunDone
 
 from .failure import Endings
 from .request import Interrupt, Phase, Request
@@ -66,6 +66,8 @@ class Settlement:
                         self._settle_prefill(request, progress)
                     case BindDone():
                         self._settle_bind(request)
+                    case NormalizeDone():
+                        self._settle_normalize(request, progress)
                     case _:
                         assert_never(progress)
                 if request.interrupt is not None and request.phase is not Phase.ENDED:
@@ -147,10 +149,14 @@ class Settlement:
         state, publication = self._state, request.publication
         request.in_flight = False
         state.draws_in_flight -= 1
+        control = request.control
+        run = run if control is None else control.read(run, request.logprobs)
         verdict = request.watch.preview(run)
         assert request.sequence is not None
         request.frontier = len(request.ledger)  # everything committed before this run has been fed for it
         state.program.commit_run(request.sequence, verdict.accepted)
+        if control is not None:
+            control.note(run.token_ids[: verdict.accepted])
         publication.draw(verdict.accepted)
         state.counters.output_tokens += verdict.accepted
         self._note_new_progress(request)
@@ -158,6 +164,12 @@ class Settlement:
             publication.delta(verdict.text, verdict.tokens)
         if verdict.reason is not None:
             self._endings.finish(request, verdict)
+
+    def _settle_normalize(self, request: Request, done: NormalizeDone) -> None:
+        """Ready for the snapshot that it was asked for, or for the next draw, should nobody need its room any more."""
+        request.in_flight = False
+        self._state.draws_in_flight -= 1
+        request.frontier = done.frontier
 
     def _note_new_progress(self, request: Request) -> None:
         """Real new work ends a recovery (C9, J6)."""

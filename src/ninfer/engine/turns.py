@@ -11,14 +11,13 @@ from dataclasses import dataclass, field
 from ninfer.base.errors import CapacityContractError
 from ninfer.base.ids import Ticket
 from ninfer.base.outcome import Shortfall
-from ninfer.ports.native import CaptureRequest, DrawTurn, PointKind, PrefillTurn
+from ninfer.ports.native import CaptureRequest, ControlTurn, DecodeTurn, DrawTurn, PointKind, PrefillTurn
 from ninfer.ports.sampling import DrawPurpose
 from ninfer.resource.admission import Right
 from ninfer.sched.permits import find_victim, order_of_asking
 
 from .draws import uniform
 from .failure import Endings
-from .pause import may_pause
 from .request import Phase, Request
 from .room import Room, make_room, revoke_at_last
 from .saves import reserve_captures
@@ -97,7 +96,7 @@ class Turns:
         state.rotation.note_turn(request.ticket)
         return True
 
-    def _submit(self, draws: list[DrawTurn], prefill: PrefillTurn | None, owners: list[Request]) -> bool:
+    def _submit(self, draws: list[DecodeTurn], prefill: PrefillTurn | None, owners: list[Request]) -> bool:
         """Hand units to the device. False: an error, and nobody can say how far it came: it costs all of `owners`."""
         try:
             state = self._state
@@ -152,12 +151,14 @@ class Turns:
                         continue
                     raise _broken_contract(request, shortfall)
                 return False
-            if not may_pause(state, state.requests[victim]):
+            if not self._endings.prepare_pause(state.requests[victim]):
                 return False
             self._endings.pause(state.requests[victim])
 
     def _reserve(self, request: Request) -> Shortfall | None:
         assert request.sequence is not None
+        if request.phase is Phase.DECODE and request.next_said is not None:
+            return self._state.program.reserve_control(request.sequence)
         if request.phase is Phase.DECODE:
             return self._state.program.reserve_decode(request.sequence) if request.has_unfed_token else None
         request.chunk_end = self._choose_chunk_end(request)
@@ -169,9 +170,9 @@ class Turns:
         limit = request.replay_until if rebuilding else request.rebuild_end
         return state.chunks.find_end(request.frontier, limit, state.gap_left_s())
 
-    def _prepare_draws(self, requests: list[Request]) -> list[DrawTurn]:
-        """The turns of all who draw. An error while making one costs its request only."""
-        turns = []
+    def _prepare_draws(self, requests: list[Request]) -> list[DecodeTurn]:
+        """The turns of all who draw or say something. An error while making one costs its request only."""
+        turns: list[DecodeTurn] = []
         for request in requests:
             try:
                 turns.append(self._make_draw_turn(request))
@@ -179,9 +180,11 @@ class Turns:
                 self._endings.contain(error, request)
         return turns
 
-    def _make_draw_turn(self, request: Request) -> DrawTurn:
+    def _make_draw_turn(self, request: Request) -> DecodeTurn:
         params = request.params
         assert request.sequence is not None
+        if request.next_said is not None:
+            return ControlTurn(request.sequence, request.next_said)
         return DrawTurn(
             request.sequence,
             request.has_unfed_token,
@@ -207,8 +210,8 @@ class Turns:
 
 
 def _drop_paused(granted: Granted) -> None:
-    """Some who had their permit may have been paused for an older one that asked later."""
-    granted.draws = [request for request in granted.draws if request.phase is Phase.DECODE]
+    """Some who had their permit may have been paused, or prepared for it, for an older one that asked later."""
+    granted.draws = [request for request in granted.draws if request.phase is Phase.DECODE and not request.in_flight]
     if granted.prefill is not None and granted.prefill.phase is not Phase.PREFILL:
         granted.prefill = None
 

@@ -136,6 +136,29 @@ class DrawTurn:
 
 
 @dataclass(frozen=True, slots=True)
+class ControlTurn:
+    """Say a token that nobody draws, such as the end of a thought whose budget is used up.
+
+    What is committed and not fed is fed; the token is a run of one, committed like a drawn one, and the next unit feeds
+    it. The prompt is done.
+    """
+
+    sequence: Handle
+    token_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class NormalizeTurn:
+    """Feed all committed tokens but the last: where a longer run was drawn, a snapshot is taken from there (K2, D8)."""
+
+    sequence: Handle
+
+
+DecodeTurn = DrawTurn | ControlTurn | NormalizeTurn
+"""Turns that run together as one compact set (J1)."""
+
+
+@dataclass(frozen=True, slots=True)
 class PrefillDone:
     """A prompt chunk was computed and committed; `captured`: the new points with their frontiers, shallowest first."""
 
@@ -146,7 +169,7 @@ class PrefillDone:
 
 @dataclass(frozen=True, slots=True)
 class RunDone:
-    """A run of tokens was drawn. Nothing is committed until `commit_run`."""
+    """A run of tokens was drawn, or said by control. Nothing is committed until `commit_run`."""
 
     sequence: Handle
     run: RunResult
@@ -159,7 +182,15 @@ class BindDone:
     sequence: Handle
 
 
-Progress = PrefillDone | RunDone | BindDone
+@dataclass(frozen=True, slots=True)
+class NormalizeDone:
+    """At most one committed token is left to feed; state and KV reach `frontier`."""
+
+    sequence: Handle
+    frontier: int
+
+
+Progress = PrefillDone | RunDone | BindDone | NormalizeDone
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,6 +323,18 @@ class NativeProgram(Protocol):
         """Permit to feed the committed tokens that are pending (one, in ordinary generation). Repeating is free."""
         ...
 
+    def reserve_control(self, sequence: Handle) -> Shortfall | None:
+        """Permit for a token that nobody draws: to feed what is pending, and nothing for the token itself."""
+        ...
+
+    def reserve_normalize(self, sequence: Handle) -> Shortfall | None:
+        """Permit to feed all pending tokens but the last."""
+        ...
+
+    def is_normal(self, sequence: Handle) -> bool:
+        """At most one committed token is left to feed, as in ordinary generation (D8)."""
+        ...
+
     def reserve_capture(self, sequence: Handle, capture: CaptureRequest, retires: Handle | None) -> Shortfall | None:
         """Destination for a capture of the next prefill turn; `retires`, an outdated point, ends first (E2).
 
@@ -300,8 +343,8 @@ class NativeProgram(Protocol):
         """
         ...
 
-    def submit(self, draws: Sequence[DrawTurn], prefill: PrefillTurn | None, *, runs_ahead: bool = False) -> int:
-        """Run permitted turns: the draws as one batch, then the prefill chunk. Sequences must not be in flight.
+    def submit(self, turns: Sequence[DecodeTurn], prefill: PrefillTurn | None, *, runs_ahead: bool = False) -> int:
+        """Run permitted turns: the compact set as one batch, then the chunk. Sequences must not be in flight.
 
         `runs_ahead`: what is drawn is fed at once, before anybody has read it, where the device can do that and there
         is room; returns for how many sequences. For these launches the words of `run_ahead` hold.

@@ -21,7 +21,7 @@ from ninfer.store.stores import ContextStores
 
 from .permits import reserve_coverage, spend_coverage
 from .sequence import Sequence
-from .units import positions_between
+from .units import Work, find_stop, positions_between
 
 _TO_BE_DRAWN = array("i", [0])
 """In place of the one token that nobody knows yet."""
@@ -79,7 +79,7 @@ class RunAhead:
         if sequence.source is not None or not sequence.slot_is_live:
             return None
         start = sequence.ledger.ledger_frontier  # everything committed is fed, or on its way
-        stop = start + len(token_ids)
+        stop = find_stop(sequence, Work.AHEAD, len(token_ids))
         if reserve_coverage(self._stores, sequence, stop) is not None:
             return None
         tails = sequence.directory.list_tails(sequence.ledger.execution_frontier)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from ninfer.base.ids import LaneId, TransferId, UnitId
-from ninfer.ports.device import Completion, CopyDone, CopyFailed, SamplesDone, UnitDone
-from ninfer.ports.native import BindDone, PrefillDone, Progress, RunDone
+from ninfer.ports.device import Completion, CopyDone, CopyFailed, RunResult, SamplesDone, UnitDone
+from ninfer.ports.native import BindDone, NormalizeDone, PrefillDone, Progress, RunDone
 from ninfer.store.stores import ContextStores
 
 from .ahead import Ahead, RunAhead
@@ -55,6 +55,7 @@ class Flights:
         self._units: dict[UnitId, UnitFlight | AheadFlight] = {}
         self._samples: dict[UnitId, dict[LaneId, Sequence]] = {}
         self._bound: list[Sequence] = []
+        self._settling: list[Sequence] = []
 
     def add_bind(self, sequence: Sequence) -> None:
         """A bind without copies: in place, and said so at the next poll."""
@@ -81,10 +82,23 @@ class Flights:
             sequence.outstanding += 1
         self._samples[unit] = {sequence.lane: sequence for sequence in sequences}
 
+    def add_said(self, sequence: Sequence, token_id: int) -> None:
+        """A token that nobody draws: a run of one, reported like a drawn one once what was fed for it has landed."""
+        sequence.run = RunResult(sequence.lane, (token_id,))
+        self._settle_later(sequence)
+
+    def add_normalizing(self, sequence: Sequence) -> None:
+        """What is fed for it may have landed already, with a launch ahead that was adopted."""
+        sequence.is_normalizing = True
+        self._settle_later(sequence)
+
     def land(self, completions: Rows[Completion]) -> list[Progress]:
         """Commit what has landed; returns what callers should know, in order of landing."""
         progress: list[Progress] = []
         progress += self._report_bound()
+        settling, self._settling = self._settling, []
+        for sequence in settling:
+            progress += self._settle(sequence)
         for completion in completions:
             match completion:
                 case CopyDone(transfer):
@@ -166,6 +180,11 @@ class Flights:
             self._stores.leases.release(sequence.source.lease)
             sequence.source = None
 
+    def _settle_later(self, sequence: Sequence) -> None:
+        """At the next poll at the earliest, like everything that is submitted."""
+        sequence.outstanding += 1
+        self._settling.append(sequence)
+
     def _settle(self, sequence: Sequence) -> list[Progress]:
         """One completion less to come; a drawn run is reported once its unit has landed too."""
         sequence.outstanding -= 1
@@ -174,4 +193,7 @@ class Flights:
         if sequence.is_ended:
             self._end_released(sequence)
             return []
+        if sequence.is_normalizing:
+            sequence.is_normalizing = False
+            return [NormalizeDone(sequence.handle, sequence.ledger.execution_frontier)]
         return [] if sequence.run is None else [RunDone(sequence.handle, sequence.run)]

@@ -7,6 +7,7 @@ calls it (B8).
 from __future__ import annotations
 
 from collections.abc import Sequence as Rows
+from typing import assert_never
 
 from ninfer.base.ids import Handle, LaneId, UnitId
 from ninfer.base.outcome import Shortfall
@@ -15,11 +16,14 @@ from ninfer.ports.device import Device, HostTier, UnitBatch, UnitKind, UnitRow
 from ninfer.ports.native import (
     Bound,
     CaptureRequest,
+    ControlTurn,
+    DecodeTurn,
     DeleteAction,
     DemoteAction,
     Demoting,
     DrawTurn,
     HostGap,
+    NormalizeTurn,
     Occupancy,
     PointKind,
     PrefillTurn,
@@ -51,7 +55,7 @@ from .permits import forfeit_permit, reserve_coverage, spend_coverage
 from .quotes import quote_point, quote_root
 from .sequence import Sequence
 from .transaction import ContextTransaction, Transactions
-from .units import cuts_between, decode_stop, sample_row, unit_row
+from .units import Work, cuts_between, find_stop, sample_row, unit_row
 
 
 class Program:
@@ -111,16 +115,23 @@ class Program:
     def reserve_prefill(self, sequence: Handle, tokens: int) -> Shortfall | None:
         """Permit for the next `tokens` prompt tokens (A4)."""
         target = self._sequences[sequence]
-        stop = target.ledger.execution_frontier + tokens
-        assert tokens > 0, "C6: an empty unit"
-        assert stop <= target.prompt.prompt_tokens, "C6: the unit runs past the prompt"
-        return reserve_coverage(self._stores, target, stop)
+        return reserve_coverage(self._stores, target, find_stop(target, Work.PROMPT, tokens))
 
     def reserve_decode(self, sequence: Handle) -> Shortfall | None:
         """Permit to feed what is pending, or the token that the next draw will commit (A4)."""
-        target = self._sequences[sequence]
-        assert target.ledger.prompt_is_done, "C6: decode before the prompt is done"
-        return reserve_coverage(self._stores, target, decode_stop(target))
+        return self._reserve_work(sequence, Work.DECODE)
+
+    def reserve_control(self, sequence: Handle) -> Shortfall | None:
+        """Permit to feed what is pending; the token that is said needs no room yet (C6)."""
+        return self._reserve_work(sequence, Work.CONTROL)
+
+    def reserve_normalize(self, sequence: Handle) -> Shortfall | None:
+        """Permit to feed all pending tokens but the last (C6, K2)."""
+        return self._reserve_work(sequence, Work.NORMALIZE)
+
+    def is_normal(self, sequence: Handle) -> bool:
+        """At most one committed token is left to feed (D8)."""
+        return self._sequences[sequence].ledger.pending_tokens <= 1
 
     def reserve_capture(self, sequence: Handle, capture: CaptureRequest, retires: Handle | None) -> Shortfall | None:
         """Destination for a capture of the next prefill turn (E2)."""
@@ -128,25 +139,43 @@ class Program:
         assert not target.outstanding, "E2: a capture is prepared before its unit is under way"
         return reserve_destination(self._stores, target, capture, retires)
 
-    def submit(self, draws: Rows[DrawTurn], prefill: PrefillTurn | None, *, runs_ahead: bool = False) -> int:
+    def submit(self, turns: Rows[DecodeTurn], prefill: PrefillTurn | None, *, runs_ahead: bool = False) -> int:
         """Run permitted turns: feeds as one batch, all draws, what runs ahead of them, the prefill chunk."""
+        rows = [(self._sequences[turn.sequence], turn) for turn in turns]
         launched = 0
-        rows = [(self._sequences[turn.sequence], turn) for turn in draws]
-        for sequence, _ in rows:
+        draws: list[tuple[Sequence, DrawTurn]] = []
+        feeding: list[tuple[Sequence, int]] = []
+        for sequence, turn in rows:
             assert not sequence.outstanding, "a sequence runs one turn at a time"
             assert sequence.ledger.prompt_is_done, "V-08: a draw before the prompt is done"
-        feeding = [sequence for sequence, turn in rows if turn.decode]
-        if feeding:
-            self._submit_decode(feeding)
-        if rows:
-            for sequence, turn in rows:
-                assert turn.decode or not sequence.ledger.pending_tokens, "V-08: a draw past a token that was not fed"
-                sequence.run = None
-            unit = self._device.submit_sampling([sample_row(sequence, turn) for sequence, turn in rows])
-            self._flights.add_samples(unit, [sequence for sequence, _ in rows])
+            sequence.run = None
+            match turn:
+                case DrawTurn():
+                    pending = sequence.ledger.pending_tokens
+                    assert turn.decode or not pending, "V-08: a draw past a token that was not fed"
+                    assert pending or not turn.decode, "V-08: there is no committed token to feed"
+                    draws.append((sequence, turn))
+                    stop = find_stop(sequence, Work.DECODE) if turn.decode else sequence.ledger.execution_frontier
+                case ControlTurn():
+                    stop = find_stop(sequence, Work.CONTROL)
+                case NormalizeTurn():
+                    stop = find_stop(sequence, Work.NORMALIZE)
+                case _:
+                    assert_never(turn)
+            if stop > sequence.ledger.execution_frontier:
+                feeding.append((sequence, stop))
+        self._submit_feed(feeding)
+        if draws:
+            unit = self._device.submit_sampling([sample_row(sequence, turn) for sequence, turn in draws])
+            self._flights.add_samples(unit, [sequence for sequence, _ in draws])
             if runs_ahead and self._device.facts.feeds_draws:
-                behind = [(sequence, self._ahead.launch_behind_draw(sequence)) for sequence, _ in rows]
+                behind = [(sequence, self._ahead.launch_behind_draw(sequence)) for sequence, _ in draws]
                 launched = self._submit_ahead(behind, unit)
+        for sequence, turn in rows:
+            if isinstance(turn, ControlTurn):
+                self._flights.add_said(sequence, turn.token_id)
+            elif isinstance(turn, NormalizeTurn):
+                self._flights.add_normalizing(sequence)
         if prefill is not None:
             self._submit_prefill(prefill)
         return launched
@@ -314,19 +343,23 @@ class Program:
         owners += self._transactions.list_owned() + self._ahead.list_owned()
         audit_stores(self._stores, owners)
 
-    def _submit_decode(self, feeding: list[Sequence]) -> None:
+    def _reserve_work(self, sequence: Handle, work: Work) -> Shortfall | None:
+        target = self._sequences[sequence]
+        assert target.ledger.prompt_is_done, f"C6: {work.value} before the prompt is done"
+        return reserve_coverage(self._stores, target, find_stop(target, work))
+
+    def _submit_feed(self, feeding: list[tuple[Sequence, int]]) -> None:
+        """Committed tokens up to the stop of each, as one batch; a launch ahead that has fed them is adopted."""
         rows = []
-        for sequence in feeding:
+        for sequence, stop in feeding:
             if sequence.ahead is not None:
                 self._adopt(sequence)
                 continue
-            assert sequence.ledger.pending_tokens, "V-08: there is no committed token to feed"
-            stop = sequence.ledger.ledger_frontier
             spend_coverage(self._stores, sequence, stop)
             rows.append((sequence, stop))
         if not rows:
             return
-        is_plain = all(sequence.ledger.pending_tokens == 1 for sequence, _ in rows)
+        is_plain = all(stop - sequence.ledger.execution_frontier == 1 for sequence, stop in rows)
         kind = UnitKind.DECODE if is_plain else UnitKind.VERIFY
         batch = UnitBatch(kind, tuple(unit_row(sequence, stop) for sequence, stop in rows))
         self._flights.add_unit(self._device.submit_unit(batch), UnitFlight(tuple(rows), is_prefill=False))
@@ -352,9 +385,7 @@ class Program:
     def _submit_prefill(self, turn: PrefillTurn) -> None:
         sequence = self._sequences[turn.sequence]
         assert not sequence.outstanding, "a sequence runs one turn at a time"
-        start = sequence.ledger.execution_frontier
-        stop = start + turn.tokens
-        assert start < stop <= sequence.prompt.prompt_tokens, "C6: the unit runs past the prompt"
+        start, stop = sequence.ledger.execution_frontier, find_stop(sequence, Work.PROMPT, turn.tokens)
         spend_coverage(self._stores, sequence, stop, keeps_rest=turn.replay)
         spend_destinations(self._stores, sequence, turn.captures)
         for capture in turn.captures:

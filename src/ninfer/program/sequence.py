@@ -67,6 +67,7 @@ class Sequence:
     run: RunResult | None = None
     ahead: Ahead | None = None
     """A launch that feeds `run` before it is committed."""
+    is_normalizing: bool = False
     outstanding: int = 0
     is_broken: bool = False
     """Its bind failed: all that is left is to release it."""

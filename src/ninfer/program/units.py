@@ -7,7 +7,9 @@ length below this line (settled decision 17).
 from __future__ import annotations
 
 from array import array
+from enum import Enum
 from itertools import chain
+from typing import assert_never
 
 from ninfer.ports.device import SampleRow, StateCut, UnitRow
 from ninfer.ports.native import DrawTurn, Prompt
@@ -15,9 +17,41 @@ from ninfer.ports.native import DrawTurn, Prompt
 from .sequence import Sequence
 
 
-def decode_stop(sequence: Sequence) -> int:
-    """Where the next decode ends: after all committed tokens, or one more when the next one is not drawn yet (D9)."""
-    return max(sequence.ledger.ledger_frontier, sequence.ledger.execution_frontier + 1)
+class Work(Enum):
+    """What a unit does, as far as the room it needs depends on it (C6)."""
+
+    PROMPT = "prompt"
+    """Prefill or Replay: prompt and committed history, a chunk of them."""
+    DECODE = "decode"
+    """Feed what is committed and draw; VERIFY where several tokens wait."""
+    AHEAD = "ahead"
+    """The speculative peak: feed a drawn run before anybody has said how much of it stays (decision 5)."""
+    CONTROL = "control"
+    NORMALIZE = "normalize"
+
+
+def find_stop(sequence: Sequence, work: Work, tokens: int = 0) -> int:
+    """Where KV and state of a unit end, told in tokens of the history; each pool's pages follow from its own frontier.
+
+    `tokens`: of a chunk, or of the run that a launch ahead feeds.
+    """
+    ledger = sequence.ledger
+    match work:
+        case Work.PROMPT:
+            stop = ledger.execution_frontier + tokens
+            assert tokens > 0, "C6: an empty unit"
+            assert stop <= ledger.prompt_tokens, "C6: the unit runs past the prompt"
+            return stop
+        case Work.DECODE:  # or one more when the next token is not drawn yet (D9)
+            return max(ledger.ledger_frontier, ledger.execution_frontier + 1)
+        case Work.AHEAD:
+            return ledger.ledger_frontier + tokens
+        case Work.CONTROL:  # the token that is said is fed by the unit after it
+            return ledger.ledger_frontier
+        case Work.NORMALIZE:
+            return max(ledger.execution_frontier, ledger.ledger_frontier - 1)
+        case _:
+            assert_never(work)
 
 
 def positions_between(prompt: Prompt, start: int, stop: int) -> memoryview:

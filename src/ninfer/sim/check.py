@@ -51,6 +51,8 @@ def expected_speech(ask: Ask, most_tokens: int) -> Speech:
         uniforms=draw,
         floor_tokens=ask.min_tokens,
         forbidden=ask.stop_ids,
+        closing=() if ask.closing is None else ask.closing.token_ids,
+        closing_after=0 if ask.closing is None else ask.closing.after_tokens,
     )
     endings: dict[str, list[str]] = {}
     for stop in ask.stop_strings:

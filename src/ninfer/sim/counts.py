@@ -10,7 +10,8 @@ class Counts:
     """Totals of one world, or of several.
 
     `reclaims`: times points ended to make room. `snapshots`, `replays`: pauses of each kind. `trims`: histories that
-    go on and lose pages behind their deepest point. `late`: submissions that did not land at the first poll,
+    go on and lose pages behind their deepest point. `controls`: tokens that nobody drew. `normalized`: lanes that
+    fed what a longer run had left before their snapshot. `late`: submissions that did not land at the first poll,
     `overtaking`: what landed before something older. `refusals`: planted, wherever something optional is allocated.
     `faults`: refusals, failed transfers and device failures together.
     """
@@ -35,6 +36,8 @@ class Counts:
     write_backs: int = 0
     long_runs: int = 0
     launches_ahead: int = 0
+    controls: int = 0
+    normalized: int = 0
     cancels: int = 0
     timeouts: int = 0
     late: int = 0

@@ -34,11 +34,15 @@ from ninfer.ports.native import (
     BindDone,
     Bound,
     CaptureRequest,
+    ControlTurn,
+    DecodeTurn,
     DeleteAction,
     DemoteAction,
     Demoting,
     DrawTurn,
     HandOver,
+    NormalizeDone,
+    NormalizeTurn,
     PrefillDone,
     PrefillTurn,
     Progress,
@@ -171,15 +175,21 @@ class WatchedProgram(Program):
             self._tell(TransactionEnded, end.kind.value, end.failed, _name(end.subject))
         return ends
 
-    def submit(self, draws: Sequence[DrawTurn], prefill: PrefillTurn | None, *, runs_ahead: bool = False) -> int:
-        """Told; launches ahead are counted."""
+    def reserve_control(self, sequence: Handle) -> Shortfall | None:
+        """Noted when it finds no room."""
+        return self._note_lack(sequence, super().reserve_control(sequence))
+
+    def submit(self, turns: Sequence[DecodeTurn], prefill: PrefillTurn | None, *, runs_ahead: bool = False) -> int:
+        """Told; launches ahead, tokens that control says and snapshots' preparations are counted."""
+        self._counts.controls += sum(isinstance(turn, ControlTurn) for turn in turns)
+        self._counts.normalized += sum(isinstance(turn, NormalizeTurn) for turn in turns)
         if self._listener is not None:
-            names = tuple(f"{turn.sequence}{'' if turn.decode else '*'}" for turn in draws)
+            names = tuple(map(_name_turn, turns))
             if prefill is None:
                 self._tell(Submitted, names, None, 0, False)
             else:
                 self._tell(Submitted, names, str(prefill.sequence), prefill.tokens, prefill.replay)
-        launched = super().submit(draws, prefill, runs_ahead=runs_ahead)
+        launched = super().submit(turns, prefill, runs_ahead=runs_ahead)
         self._counts.launches_ahead += launched
         return launched
 
@@ -268,6 +278,16 @@ def _names(handles: Sequence[Handle]) -> tuple[str, ...]:
     return tuple(map(str, handles))
 
 
+def _name_turn(turn: DecodeTurn) -> str:
+    match turn:
+        case DrawTurn():
+            return f"{turn.sequence}{'' if turn.decode else '*'}"
+        case ControlTurn():
+            return f"{turn.sequence}!{turn.token_id}"
+        case NormalizeTurn():
+            return f"{turn.sequence}~"
+
+
 def _landed(progress: Progress) -> Landed:
     sequence = str(progress.sequence)
     match progress:
@@ -277,5 +297,7 @@ def _landed(progress: Progress) -> Landed:
             return Landed(
                 "prefill", sequence, progress.frontier, " ".join(str(point) for _, point in progress.captured) or None
             )
+        case NormalizeDone():
+            return Landed("normalize", sequence, progress.frontier)
         case RunDone():
             return Landed("run", sequence, len(progress.run.token_ids))

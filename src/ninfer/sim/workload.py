@@ -12,8 +12,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
+from ninfer.engine.control import Closing
+from ninfer.engine.draws import uniform
 from ninfer.frontend.plan import MOST_MARKERS
 from ninfer.ports.sampling import SamplingParams
+
+from .chain import expected_tokens
 
 VOCAB_TOKENS = 1000
 HEADER = (901, 902, 903)
@@ -68,6 +72,8 @@ class Ask:
     cancel: CancelPlan | None = None
     markers: tuple[int, ...] = ()
     anchors: tuple[int, ...] = ()
+    closing: Closing | None = None
+    """What is said for the model when it has not said so itself in time."""
     deaf_after: int | None = None
     """The caller's sink raises at this event, as none should."""
     owner: int = -1
@@ -135,6 +141,8 @@ class Workload:
         self._is_postponed = False
         self._callers: list[_Caller] = []
         self._asked: list[Ask] = []
+        self._closings = random.Random(f"closings {spec}")
+        self._closes = self._closings.random() < 0.3
         self._prefixes = [self._filler(self._length(0.6)) for _ in range(chance.randint(1, 3))]
 
     @property
@@ -291,7 +299,20 @@ class Workload:
             cancel=self._draw_cancel(),
             deaf_after=chance.randint(1, 6) if chance.random() < spec.deaf_share else None,
             owner=owner,
+            closing=self._draw_closing(prompt, budget, params),
         )
+
+    def _draw_closing(self, prompt: list[int], budget_tokens: int, params: SamplingParams) -> Closing | None:
+        """One to four tokens; often the model says the first of them by itself, in time or later."""
+        chance = self._closings
+        if not self._closes or chance.random() < 0.4:
+            return None
+        said = [chance.randrange(VOCAB_TOKENS) for _ in range(chance.randint(1, 4))]
+        if chance.random() < 0.4:
+            draws = None if params.is_greedy else lambda position: uniform(params.seed, position)
+            drawn = chance.randint(1, min(budget_tokens, 20))
+            said[0] = expected_tokens(prompt, drawn, vocab_tokens=VOCAB_TOKENS, uniforms=draws)[-1]
+        return Closing(chance.randrange(budget_tokens), tuple(said))
 
     def _draw_markers(self, prompt: list[int]) -> tuple[int, ...]:
         """The end of the common prefix, as callers would mark it, and sometimes other places."""

@@ -210,6 +210,7 @@ class World:
                 min_tokens=ask.min_tokens,
                 stop=ask.stop_strings,
                 logprobs=ask.logprobs,
+                closing=ask.closing,
                 sink=caller.hear,
             )
         except Overloaded as error:
