@@ -109,6 +109,19 @@ class VisionGeometry:
 
 
 @dataclass(frozen=True, slots=True)
+class BlockQuantization:
+    """FP8 weights (E4M3) with one scale for each block of `rows` x `columns`; modules in `kept` stay as they are."""
+
+    rows: int
+    columns: int
+    kept: tuple[str, ...]
+
+    def is_kept(self, module: str) -> bool:
+        """A module is named by itself, by one around it, or by the end of its name."""
+        return any(module == name or module.startswith(name + ".") or module.endswith("." + name) for name in self.kept)
+
+
+@dataclass(frozen=True, slots=True)
 class ModelGeometry:
     """Everything about a model that follows from its config alone."""
 
@@ -128,6 +141,8 @@ class ModelGeometry:
     tied_head: bool
     mtp_layers: int
     max_positions: int
+    quantization: BlockQuantization | None = None
+    """Of the weights in the files."""
 
     @property
     def full_layers(self) -> int:
@@ -269,7 +284,7 @@ def parse_geometry(values: dict[str, Any], source: str = "config.json") -> Model
     conditional = architecture.endswith("ForConditionalGeneration")
     inner = outer.section("text_config") if conditional else outer
     inner.expect("model_type", (_OUTER_TYPES[architecture].removesuffix("_text") + "_text",))
-    _refuse_unbuilt_values(outer, inner)
+    _refuse_unbuilt_values(inner)
     layers = _parse_layers(inner)
     moe = _parse_moe(inner) if "Moe" in architecture else None
     head_dim = inner.count("head_dim")
@@ -291,6 +306,7 @@ def parse_geometry(values: dict[str, Any], source: str = "config.json") -> Model
         tied_head=outer.flag("tie_word_embeddings", inner.flag("tie_word_embeddings", False)),
         mtp_layers=inner.count("mtp_num_hidden_layers", 0, least=0),
         max_positions=inner.count("max_position_embeddings"),
+        quantization=_parse_quantization(outer if inner.find("quantization_config") is None else inner),
     )
 
 
@@ -353,10 +369,8 @@ def _parse_architecture(outer: _Fields) -> str:
     return architecture
 
 
-def _refuse_unbuilt_values(outer: _Fields, inner: _Fields) -> None:
-    """Values that would change the mathematics, or the weights' format, into something not built here."""
-    outer.expect("quantization_config", (None,))
-    inner.expect("quantization_config", (None,))
+def _refuse_unbuilt_values(inner: _Fields) -> None:
+    """Values that would change the mathematics into something not built here."""
     inner.expect("hidden_act", ("silu", None))
     inner.expect("attention_bias", (False, None))
     inner.expect("attn_output_gate", (True, None))
@@ -419,6 +433,23 @@ def _parse_moe(inner: _Fields) -> MoeGeometry:
     if moe.top_k > moe.experts:
         raise inner.error("num_experts_per_tok", "must not exceed num_experts")
     return moe
+
+
+def _parse_quantization(fields: _Fields) -> BlockQuantization | None:
+    """FP8 by blocks, activations as they come; every other method is refused by its field."""
+    if fields.find("quantization_config") is None:
+        return None
+    given = fields.section("quantization_config")
+    given.expect("quant_method", ("fp8",))
+    given.expect("fmt", ("e4m3", None))
+    given.expect("activation_scheme", ("dynamic", None))
+    size = given.find("weight_block_size")
+    if not isinstance(size, list) or len(size) != 2 or not all(type(n) is int and n > 0 for n in size):
+        raise given.error("weight_block_size", f"must be two positive integers, not {size!r}")
+    kept = given.find("modules_to_not_convert") or []
+    if not isinstance(kept, list) or not all(isinstance(name, str) for name in kept):
+        raise given.error("modules_to_not_convert", "must list names of modules")
+    return BlockQuantization(size[0], size[1], tuple(kept))
 
 
 def _parse_vision(tower: _Fields) -> VisionGeometry:

@@ -25,6 +25,7 @@ _DTYPES = {
     "F16": torch.float16,
     "F32": torch.float32,
     "F64": torch.float64,
+    "F8_E4M3": torch.float8_e4m3fn,
 }
 _HEADER_LIMIT_BYTES = 100_000_000
 SINGLE_FILE = "model.safetensors"

@@ -19,6 +19,7 @@ from ninfer.kernels.linear import DenseWeight
 from ninfer.kernels.rmsnorm import RmsNorm
 from ninfer.kernels.rope import build_rotary
 
+from . import block_fp8
 from .attention import Attention
 from .gated_delta import GatedDelta
 from .hybrid import HybridModel, Layer
@@ -67,13 +68,23 @@ def load_weights(
         place = layout.places.get(name)
         if place is None:
             continue
-        with files.borrow(name) as tensor:
-            place.write(tensor)
+        _write(place, name, files, geometry, dtype)
         layout.finish(place)
         done += entry.stop - entry.start
         if progress is not None:
             progress(done, total)
     return loaded
+
+
+def _write(place: _Place, name: str, files: TensorFiles, geometry: ModelGeometry, dtype: torch.dtype) -> None:
+    """Into place; an FP8 weight is multiplied out on the way, one tensor at a time."""
+    with files.borrow(name) as tensor:
+        if files.entries[name].dtype != block_fp8.FP8:
+            place.write(tensor)
+            return
+        assert geometry.quantization is not None
+        with files.borrow(block_fp8.scale_name(name)) as scales:
+            place.write(block_fp8.multiply_out(tensor, scales, geometry.quantization, dtype))
 
 
 def fill_weights(
@@ -106,7 +117,11 @@ def _empty_experts(experts: int, inputs: int, outputs: int, dtype: torch.dtype) 
 
 def _check_names(layout: _Layout, entries: dict[str, TensorEntry], model_dir: Path) -> None:
     missing = [name for name in layout.places if name not in entries]
-    extra = [name for name in entries if name not in layout.places and not layout.is_skipped(name)]
+    extra = [
+        name
+        for name in entries
+        if name not in layout.places and not layout.is_skipped(name) and not block_fp8.is_scale(name, entries)
+    ]
     misshaped = [
         f"{name} is {list(entries[name].shape)}, must be {list(place.shape)}"
         for name, place in layout.places.items()
@@ -117,6 +132,9 @@ def _check_names(layout: _Layout, entries: dict[str, TensorEntry], model_dir: Pa
         for word, names in (("missing", missing), ("extra", extra), ("misshaped", misshaped))
         if names
     ]
+    faults = list(block_fp8.list_faults(entries, layout.geometry.quantization, layout.places))
+    if faults:
+        parts.append("; ".join(faults[:_NAMED_AT_MOST]) + ("; ..." if len(faults) > _NAMED_AT_MOST else ""))
     if parts:
         raise ModelFileError(f"{model_dir}: tensors do not fit {layout.geometry.architecture}: {'; '.join(parts)}")
 

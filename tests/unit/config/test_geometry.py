@@ -159,12 +159,23 @@ def test_the_inner_rotary_factor_wins() -> None:
     assert parse_geometry(values).rope.width == 16
 
 
+FP8 = {"quant_method": "fp8", "weight_block_size": [128, 128]}
 REFUSED: list[tuple[str, Any, str]] = [
     ("architectures", ["Qwen4ExpForCausalLM"], "architectures"),
     ("architectures", ["Qwen3NextForCausalLM"], "architectures"),
     ("architectures", None, "architectures"),
     ("model_type", "qwen4_exp", "model_type"),
-    ("quantization_config", {"quant_method": "fp8"}, "quantization_config"),
+    ("quantization_config", {"quant_method": "awq", "bits": 4}, "quantization_config.quant_method"),
+    ("quantization_config", {"quant_method": "compressed-tensors"}, "quantization_config.quant_method"),
+    ("quantization_config", {"fmt": "e4m3"}, "quantization_config.quant_method"),
+    ("quantization_config", {"quant_method": "fp8"}, "quantization_config.weight_block_size"),
+    ("quantization_config", {**FP8, "weight_block_size": [128]}, "quantization_config.weight_block_size"),
+    ("quantization_config", {**FP8, "weight_block_size": [0, 128]}, "quantization_config.weight_block_size"),
+    ("quantization_config", {**FP8, "fmt": "e5m2"}, "quantization_config.fmt"),
+    ("quantization_config", {**FP8, "activation_scheme": "static"}, "quantization_config.activation_scheme"),
+    ("quantization_config", {**FP8, "modules_to_not_convert": "gate"}, "quantization_config.modules_to_not_convert"),
+    ("quantization_config", "fp8", "quantization_config"),
+    ("text_config.quantization_config", {"quant_method": "gptq"}, "text_config.quantization_config.quant_method"),
     ("text_config.model_type", "qwen3_5_text", "text_config.model_type"),
     ("text_config.hidden_act", "gelu", "text_config.hidden_act"),
     ("text_config.attention_bias", True, "text_config.attention_bias"),
@@ -220,3 +231,21 @@ def test_geometry_is_a_value() -> None:
     assert isinstance(parse_geometry(text_config()), ModelGeometry)
     assert parse_geometry(text_config()) == parse_geometry(text_config())
     assert hash(parse_geometry(text_config())) == hash(parse_geometry(text_config()))
+
+
+def test_block_quantization_is_read_from_either_section() -> None:
+    """[issue E 4] Which modules stay: by name, by one around them, by the end of a name."""
+    named = ["lm_head", "model.visual", "mlp.gate", "model.layers.0.linear_attn.in_proj_a"]
+    given = {**FP8, "fmt": "e4m3", "activation_scheme": "dynamic", "modules_to_not_convert": named}
+    outer, inner = copy.deepcopy(multimodal_config()), copy.deepcopy(multimodal_config())
+    outer["quantization_config"] = given
+    inner["text_config"]["quantization_config"] = given
+    block = parse_geometry(outer).quantization
+    assert block is not None
+    assert block == parse_geometry(inner).quantization
+    assert (block.rows, block.columns) == (128, 128)
+    kept = ["lm_head", "model.visual.blocks.0.mlp", "model.layers.3.mlp.gate", "model.layers.0.linear_attn.in_proj_a"]
+    assert all(block.is_kept(module) for module in kept)
+    others = ["model.layers.3.mlp.gate_proj", "model.layers.10.linear_attn.in_proj_a", "model.lm_heads"]
+    assert not any(block.is_kept(module) for module in others)
+    assert parse_geometry(multimodal_config()).quantization is None
