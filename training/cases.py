@@ -31,6 +31,7 @@ class Case:
     tools: tuple[dict[str, Any], ...]
     answer: Message
     value: str = ""
+    kind: str = ""  # of the fact, in recall rows
 
     def dicts(self) -> list[dict[str, Any]]:
         """The messages as chat interfaces take them."""
@@ -74,7 +75,8 @@ def recall_case(index: int, distance: int, count: CountTokens) -> Case:
         done = len(talk.messages)
     talk.user(fact.say(s.pick(fact.ask)))
     wanted = Message("assistant", talk.answer_to(fact))
-    return Case(f"recall at {distance}", tuple(talk.messages), (), wanted, fact.value)
+    kind = "relative" if "k" in fact.extra else "noun" if "np" in fact.extra else "verb"
+    return Case(f"recall at {distance}", tuple(talk.messages), (), wanted, fact.value, kind)
 
 
 def _tool_talk(s: Source) -> Dialogue:
@@ -115,7 +117,7 @@ def unknown_case(index: int) -> Case:
         talk.tell()
     fact = _target(s, talk.facts)
     talk.user(fact.say(s.pick(fact.ask)))
-    return Case("says it was not told", tuple(talk.messages), (), Message("assistant", F.NOT_TOLD))
+    return Case("says it was not told", tuple(talk.messages), (), Message("assistant", talk.answer_unknown(fact)))
 
 
 def persona_case(index: int) -> Case:
@@ -154,11 +156,14 @@ def change_case(index: int) -> Case:
     return Case("corrected fact", tuple(talk.messages), (), Message("assistant", talk.answer_to(newer)), newer.value)
 
 
-def all_cases(count: CountTokens, each: int = 200) -> Iterator[Case]:
-    """Every row, `each` cases a row."""
+TRIAL = 5000  # first case of those that are looked at while training is worked on; the report has others
+
+
+def all_cases(count: CountTokens, each: int = 200, first: int = 0) -> Iterator[Case]:
+    """Every row, `each` cases a row from number `first` on."""
     for distance in DISTANCES:
-        for i in range(each):
+        for i in range(first, first + each):
             yield recall_case(i, distance, count)
     for make in (call_case, result_case, unknown_case, persona_case, change_case):
-        for i in range(each):
+        for i in range(first, first + each):
             yield make(i)

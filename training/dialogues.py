@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 from training import words as W
 from training.fact_episodes import FactEpisodes
+from training.facts import any_noun, relation
 from training.phrases.held_out import Unwritable
-from training.source import Source
+from training.source import SYLLABLES_TRAIN, Source
 from training.tool_episodes import ToolEpisodes
 from training.world import forms_of
 
@@ -35,6 +36,7 @@ _TALKING: tuple[tuple[float, Episode], ...] = (
 )
 
 
+LATE = 0.6  # behind this share of a conversation more is asked than told: far facts are the hard ones
 _ANOTHER = 10**12  # between a seed and what is drawn in its place
 
 
@@ -56,12 +58,21 @@ def _written(s: Source, chars: int) -> Dialogue:
     s.careless = s.chance(0.2)
     if s.chance(0.5):
         s.theme = tuple(s.word(W.COMMON, 0.6) for _ in range(2 + s.below(3)))
+    if s.chance(0.5):
+        s.syllables = tuple(s.pick(SYLLABLES_TRAIN) for _ in range(8 + s.below(50)))
+    if s.chance(0.5):
+        s.nouns = tuple(any_noun(s) for _ in range(4 + s.below(16)))
+    if s.chance(0.5):
+        s.relations = tuple(relation(s) for _ in range(2 + s.below(7)))
     thinking = 1.0 if s.chance(0.15) else 0.3 if s.chance(0.1) else 0.0
     most = 1 if chars < 1200 else 3 if chars < 3000 else 4
     talk = Dialogue(s, most_tools=most if s.chance(0.4) else 0, thinking=thinking)
     if not talk.order and s.chance(0.7):
         s.pick((Dialogue.tell, Dialogue.tell, Dialogue.small_talk, Dialogue.identity))(talk)
     while talk.chars < chars:
+        if not s.held_out and talk.chars > LATE * chars and s.chance(0.4):
+            Dialogue.ask(talk)
+            continue
         if talk.tools and s.chance(0.4):
             (Dialogue.unrelated if s.chance(0.12) else Dialogue.use_tool)(talk)
             continue

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from training import paraphrase
 from training import words as W
-from training.facts import thing_fact
+from training.facts import not_told, thing_fact
 from training.phrases import facts as F
 from training.phrases import smalltalk as T
 from training.render import Message
@@ -112,9 +112,17 @@ class FactEpisodes(Turns):
             self.reply(self.told_last, ANSWER, "The user asks for the newest thing I was told.")
 
     def _recall(self) -> Fact | None:
-        """A known fact: any distance, sometimes one of the newest."""
+        """A known fact: any distance, often an early one, one of the newest, or one that no answer holds yet."""
         if not self.order:
             return None
+        early = not self.s.held_out and self.s.chance(0.4)
+        if not self.s.held_out and self.s.chance(0.45):
+            said = "\n".join(m.content for m in self.messages if m.role == "assistant")
+            fresh = [key for key in self.order if self.facts[key].value not in said]
+            if fresh:
+                return self._alias(self.facts[self.s.pick(fresh[: 1 + len(fresh) // 3] if early else fresh)])
+        if early:
+            return self._alias(self.facts[self.s.pick(self.order[: 1 + len(self.order) // 4])])
         recent = self.s.chance(0.25)
         return self._alias(self.facts[self.s.pick(self.order[-4:] if recent else self.order)])
 
@@ -222,7 +230,12 @@ class FactEpisodes(Turns):
             return
         who = fact.who and s.chance(0.15) and not any(f.value == fact.value for f in self.facts.values())
         self.user(fact.say(s.pick(fact.who)) if who else paraphrase.ask(s, fact))
-        self.reply(F.NOT_TOLD, ANSWER, "The user asks something that I was not told.")
+        answer = F.NOT_TOLD if who else self.answer_unknown(fact)
+        self.reply(answer, ANSWER, "The user asks something that I was not told.")
+
+    def answer_unknown(self, fact: Fact) -> str:
+        """The canonical answer when nothing was told: the same words as the other up to the value."""
+        return F.NOT_TOLD if self.brief else not_told(fact)
 
     def change(self) -> None:
         """A correction: the newest word wins."""

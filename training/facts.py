@@ -7,7 +7,7 @@ from training.phrases import facts as F
 from training.phrases import held_out as H
 from training.phrases import slots as S
 from training.source import Source
-from training.world import SAME_KIN, Fact, Forms, draw
+from training.world import SAME_KIN, Fact, Forms, article, capital, draw
 
 # noun phrase -> value kind; "a|b" means several nouns of one kind
 NOUNS: tuple[tuple[str, str], ...] = tuple(
@@ -144,6 +144,8 @@ _BEFORE = (
     "old",
     "new",
 )
+_HYPHENED = ("up", "out", "on", "off", "by", "over", "back", "down", "to", "away", "through", "end", "side", "half")
+_LASTS = (*W.OBJECTS, *W.JOBS, *W.SPOTS, *W.KIN)
 _ANY_KIND = ("word", "title", "name", "place", "code", "food", "number", "colour")
 
 
@@ -156,6 +158,10 @@ def _noun_word(s: Source) -> str:
 def odd_noun(s: Source) -> tuple[str, str]:
     """A noun nobody foresaw, of one to three words, ordinary or made up; nouns of one conversation share words."""
     word, second = _noun_word(s), _noun_word(s)
+    if s.chance(0.15):
+        word = (
+            f"{word}-{s.pick(_HYPHENED) if s.chance(0.5) else second}" if s.chance(0.5) else s.glued(W.COMMON, _LASTS)
+        )
     r = s.random()
     if r < 0.5:
         head, kind = s.pick(_HEADS)
@@ -170,12 +176,19 @@ def odd_noun(s: Source) -> tuple[str, str]:
     return (word, kind) if r < 0.93 else (f"{s.pick(W.ADJECTIVES)} {word}", kind)
 
 
+def any_noun(s: Source) -> tuple[str, str]:
+    """A noun of training and its value kind: one of this conversation's own, or any."""
+    if s.nouns and s.chance(0.75):
+        return s.pick(s.nouns)
+    return odd_noun(s) if s.chance(0.6) else s.pick(NOUNS)
+
+
 def noun_fact(s: Source, subject: tuple[str, Forms, Forms], like: Fact | None = None) -> Fact:
     """ "My locker code is ...": one of many nouns, all told and asked in the same ways; `like` gives the noun."""
     if like:
         noun, kind = like.key[1], like.kind
     else:
-        noun, kind = s.pick(HELD_OUT_NOUNS) if s.held_out else odd_noun(s) if s.chance(0.6) else s.pick(NOUNS)
+        noun, kind = s.pick(HELD_OUT_NOUNS) if s.held_out else any_noun(s)
         if kind == "word" and s.chance(0.3):
             kind = "code"
         elif not s.held_out and s.chance(0.06):
@@ -210,18 +223,25 @@ _KIN_CHANGE = (
 )
 
 
-def _relation(s: Source) -> str:
+def relation(s: Source) -> str:
+    """A relative, a pet or a job-holder of training: one of this conversation's own, or any, mostly unheard of."""
+    if s.relations and s.chance(0.75):
+        return s.pick(s.relations)
     r = s.random()
+    if r < 0.12:
+        return s.glued(W.COMMON if s.chance(0.6) else W.ADJECTIVES, _LASTS if s.chance(0.3) else W.KIN)
     if r < 0.45:
-        return s.word(s.pick((W.JOBS, W.OBJECTS, W.WILD, W.COMMON)), 0.6)
-    if r < 0.6:
+        return s.word(s.pick((W.JOBS, W.OBJECTS, W.WILD, W.COMMON)), 0.5)
+    if r < 0.52:
+        return f"{_noun_word(s)} {s.word(s.pick((W.OBJECTS, W.WILD, W.JOBS)), 0.5)}"
+    if r < 0.62:
         return f"{_noun_word(s)} {s.pick(_KIN if s.chance(0.4) else _PETS if s.chance(0.5) else W.WILD)}"
     return s.pick(_KIN if r < 0.8 else _PETS)
 
 
 def kin_fact(s: Source, subject: tuple[str, Forms, Forms], kin: str = "") -> Fact:
     """The name of a relative or a pet."""
-    k = kin or (s.pick(H.KIN) if s.held_out else _relation(s))
+    k = kin or (s.pick(H.KIN) if s.held_out else relation(s))
     tell, ask, check, who = _KIN_PARTS_HELD_OUT if s.held_out else _KIN_PARTS
     return Fact(
         (subject[0], "kin", SAME_KIN.get(k, k)),
@@ -377,9 +397,7 @@ def many_fact(s: Source) -> Fact:
     names = [s.name() for _ in range(n)]
     value = ", ".join(names[:-1]) + " and " + names[-1]
     extra = {"k": k, "n": s.pick((("two", "2"), ("three", "3"))[n - 2])}
-    return Fact(
-        ("many", k), "list", value, "your {k}s are called {v}", _split(_MANY_TELL), _split(_MANY_ASK), extra=extra
-    )
+    return Fact(("many", k), "list", value, "your {k}s are {v}", _split(_MANY_TELL), _split(_MANY_ASK), extra=extra)
 
 
 def list_fact(s: Source) -> Fact:
@@ -405,3 +423,15 @@ def list_fact(s: Source) -> Fact:
         {},
         {"np": name},
     )
+
+
+def not_told(fact: Fact) -> str:
+    """The answer to a question for a fact that was never told."""
+    if fact.kind == "event":
+        return F.NOT_TOLD
+    if "t" in fact.extra:
+        text = S.MISSING_THINGS[fact.key[0]]
+    else:
+        text = "" if fact.extra else S.MISSING_SLOTS.get(fact.key[-1], "")
+    text = text or fact.answer.split("{v}")[0] + S.MISSING_VALUE
+    return capital(article(text.format_map({**fact.reply, **fact.extra}))) + "."

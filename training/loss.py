@@ -11,7 +11,7 @@ from torch import Tensor
 from training.data import AHEAD, DEPTH
 from training.model import Model
 
-MTP_SHARE = 0.3  # of each draft depth, against 1 for the model itself
+MTP_SHARE = 0.1  # of each draft depth, against 1 for the model itself
 
 
 def weighted_nll(hidden: Tensor, table: Tensor, target: Tensor, weight: Tensor, dtype: torch.dtype) -> Tensor:

@@ -21,8 +21,29 @@ _EMBED = (
     "and tell me ",
 )
 COMPOSED = 0.65
-LIKE_A_NOUN = 0.25  # relatives told in the words for nouns: the question alone says that a name is meant
+LIKE_A_NOUN = 0.35  # relatives told in the words for nouns
 BY_GRAMMAR = 0.45
+ODD = 0.08  # told or asked in words that mean nothing: noun and value side by side are enough
+_ODD_TELL = (
+    "{my} {np} {o} {v}",
+    "{o} {my} {np} {o} {v}",
+    "{o} {v} {o} {my} {np}",
+    "{v} {o} {my} {np} {o}",
+    "{o} {my} {np}{p} {o}{p} {v}",
+    "{my} {np} {o}: {v}",
+)
+_ODD_TELL_ANY = ("{o} {my} {np} {o}: {v}", "{my} {np} {o}: {v}", "{my} {np}, {o}: {v}", "{o}: {v}, {my} {np}")
+_PLAIN_TO_SEE = frozenset(("name", "place", "code", "number", "phone", "time", "date", "price", "street"))
+_ODD_ASK = ("{o} {my} {np}", "{my} {np} {o}", "{o} {my} {np} {o}", "{o}, {o} {my} {np}", "{o} what {my} {np} is")
+_ODD_KIN_ASK = (
+    "{o} the name of {my} {k}",
+    "{o} {my} {k}'s name",
+    "{o} what {my} {k} is called",
+    "{o} name {o} {my} {k}",
+    "{o} the name of {my} {k} {o}",
+    "{o} {my} {k}'s name {o}",
+    "{o}, {o} {my} {k} is called",
+)
 
 
 def _odd_words(s: Source) -> str:
@@ -66,7 +87,17 @@ def tell(s: Source, fact: Fact) -> str:
     return allowed(lambda: _tell(s, fact))
 
 
+def _oddly(s: Source, patterns: tuple[str, ...]) -> str:
+    """A pattern whose {o} become one to three words of no matter, {p} a mark."""
+    parts = s.pick(patterns).split("{o}")
+    text = parts[0] + "".join(_odd_words(s).replace("{", "") + part for part in parts[1:])
+    return text.replace("{p}", s.pick((",", "", " -", ",")))
+
+
 def _told_as(s: Source, fact: Fact) -> str:
+    if fact.change and ("np" in fact.extra or "k" in fact.extra) and s.chance(ODD):
+        text = _oddly(s, _ODD_TELL if fact.kind in _PLAIN_TO_SEE else _ODD_TELL_ANY) + "."
+        return text if "np" in fact.extra else text.replace("{np}", "{k}")
     if "k" in fact.extra and fact.change and s.chance(LIKE_A_NOUN):
         plain = s.pick(F.NOUN_TELL.train) if s.chance(0.4) else s.expand(s.pick(G.NOUN_TELL)) + "."
         return plain.replace("{np}", "{k}")
@@ -131,6 +162,8 @@ def ask(s: Source, fact: Fact) -> str:
 
 
 def _ask(s: Source, fact: Fact) -> str:
+    if fact.change and ("np" in fact.extra or "k" in fact.extra) and s.chance(ODD):
+        return fact.say(_oddly(s, _ODD_ASK if "np" in fact.extra else _ODD_KIN_ASK) + s.pick(("?", "?", ".", "")))
     patterns = _patterns(fact, asked=True)
     if patterns and s.chance(BY_GRAMMAR):
         text = fact.say(s.expand(s.pick(patterns)))

@@ -1,4 +1,4 @@
-"""The cases on the training model itself, teacher-forced.
+"""Trial cases (the report's are others) on the training model itself, teacher-forced.
 
 Greedy decoding gives the wanted answer exactly when every token of it is the argmax.
 """
@@ -15,7 +15,7 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from training.cases import Case, all_cases
+from training.cases import TRIAL, Case, all_cases
 from training.data import AHEAD, DEPTH, Marks, encode
 from training.dialogues import conversation
 from training.export import load
@@ -102,15 +102,18 @@ def run_cases(model: Model, tokenizer: Tokenizer, cases: Sequence[Case], tokens:
         part = pairs[start:stop]
         for (case, _, answer), (best, hits) in zip(part, _group(model, [(p, a) for _, p, a in part]), strict=True):
             good = best == answer
-            tally[case.row][0] += good
-            tally[case.row][1] += 1
+            for row in (case.row, f"{case.row}, {case.kind}") if case.kind else (case.row,):
+                tally[row][0] += good
+                tally[row][1] += 1
             if good:
                 d, a = _accepted(hits)
                 drafted, accepted = drafted + d, accepted + a
             else:
                 asked = case.messages[-1].content[:150]
+                told = next((m.content for m in case.messages if case.value and case.value in m.content), "")
                 misses.append(
-                    f"[{case.row}] {asked!r} wanted {tokenizer.decode(answer)!r} got {tokenizer.decode(best)!r}"
+                    f"[{case.row}] {told[:200]!r} {asked!r} wanted {tokenizer.decode(answer)!r} "
+                    f"got {tokenizer.decode(best)!r}"
                 )
         start = stop
     return Scores(
@@ -153,18 +156,18 @@ def chat(
     return tokenizer.decode(ids[begun:], skip_special_tokens=False)
 
 
-def report(model: Model, folder: Path, each: int, tokens: int) -> Scores:
-    """Run every row and print it."""
+def report(model: Model, folder: Path, each: int, tokens: int, shown: int = 40) -> Scores:
+    """Run every row and print it, with about `shown` of the misses."""
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     count = lambda text: len(tokenizer.encode(text, add_special_tokens=False).ids)  # noqa: E731
-    scores = run_cases(model, tokenizer, list(all_cases(count, each)), tokens)
-    for row, share in scores.right.items():
-        print(f"{row:24s} {share:.3f}")
+    scores = run_cases(model, tokenizer, list(all_cases(count, each, TRIAL)), tokens)
+    for row, share in sorted(scores.right.items()):
+        print(f"{row:28s} {share:.3f}")
     print(
         f"drafts accepted {scores.accepted}/{scores.drafted} = {scores.accepted / max(1, scores.drafted):.3f}"
         f"   held-out loss {scores.loss:.4f}"
     )
-    for miss in scores.misses[:: max(1, len(scores.misses) // 40)]:
+    for miss in scores.misses[:: max(1, len(scores.misses) // shown)]:
         print("  miss", miss)
     for said in (
         "Hello!",
@@ -182,13 +185,14 @@ def main() -> None:
     parser.add_argument("--model", type=Path, default=Path("src/ninfer/bundled_model"))
     parser.add_argument("--weights", type=Path, default=Path("src/ninfer/bundled_model"))
     parser.add_argument("--each", type=int, default=200)
+    parser.add_argument("--shown", type=int, default=40, help="about so many misses are printed")
     parser.add_argument("--cpu", action="store_true")
     a = parser.parse_args()
     torch.backends.cuda.matmul.allow_tf32 = True
     device = torch.device("cpu" if a.cpu else "cuda")
     shape = Shape.load(a.model)
     model = Model(shape, load(shape, a.weights, device), dtype=torch.float32 if a.cpu else torch.bfloat16)
-    report(model, a.model, a.each, 8192 if a.cpu else 400_000)
+    report(model, a.model, a.each, 8192 if a.cpu else 400_000, a.shown)
 
 
 if __name__ == "__main__":

@@ -6,10 +6,12 @@ into disjoint residue classes, ordinary words belong to training alone.
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import zlib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TypeVar
 
 from training import words as W
@@ -78,10 +80,24 @@ _ENDINGS = tuple(
     wise dom ette ling ster ock ark ord ine ure ate ish ant ent ory ary ical ally ton ham ley ford house berry wood
     stone field line board book work light""".split()  # noqa: SIM905
 )
+_TOKENIZER = Path(__file__).parents[1] / "src/ninfer/bundled_model/tokenizer.json"
+_PIECES = tuple(  # what a word is cut into behind its first piece
+    sorted(
+        piece
+        for piece in json.loads(_TOKENIZER.read_text())["model"]["vocab"]
+        if 1 < len(piece) < 9 and piece.isascii() and piece.isalpha() and piece.islower() and piece not in H.WORDS
+    )
+)
 _GROUP = re.compile(r"\(([^()]*)\)")
 _OF_THE_OTHER_SIDE = re.compile(
     f"(?:{'|'.join(sorted(SYLLABLES_HELD_OUT, key=len, reverse=True))})+(?:{'|'.join(_CODAS)})"
 )
+
+
+def _refused(word: str) -> bool:
+    return bool(_RUDE.search(word) or word in H.WORDS or _OF_THE_OTHER_SIDE.fullmatch(word))
+
+
 RESIDUE = 5  # numbers with n % 8 == 5 belong to the evaluation
 
 
@@ -95,6 +111,10 @@ class Source:
         self.lower = False
         self.careless = False  # typed in a hurry: no apostrophes, short forms
         self.theme: tuple[str, ...] = ()  # words that nouns of this conversation share
+        # this conversation's own few syllables, nouns (with their kinds) and relations; empty: all there are
+        self.syllables: tuple[str, ...] = ()
+        self.nouns: tuple[tuple[str, str], ...] = ()
+        self.relations: tuple[str, ...] = ()
 
     def pick(self, options: Sequence[T]) -> T:
         """One of the options, evenly."""
@@ -114,7 +134,7 @@ class Source:
 
     def invented(self, capital: bool = True) -> str:
         """A made-up word of two or three syllables from this side's set."""
-        pool = SYLLABLES_HELD_OUT if self.held_out else SYLLABLES_TRAIN
+        pool = SYLLABLES_HELD_OUT if self.held_out else self.syllables or SYLLABLES_TRAIN
         word = "".join(self.pick(pool) for _ in range(2 + self.chance(0.3))) + self.pick(_CODAS)
         if _RUDE.search(word):
             return self.invented(capital)
@@ -131,13 +151,24 @@ class Source:
                 word = "".join(self.pick(_LETTERS) for _ in range(3 + self.below(6)))
             else:
                 word = "".join(self._piece() for _ in range(2 + (self.random() < 0.45)))
+                if self.random() < 0.12:  # a single letter is a rare first piece
+                    word = self.pick(_LETTERS) + word
                 if self.random() < 0.3:
                     word += self.pick(_SPLITTABLE)[-1 - self.below(4) :]
-            if 2 < len(word) < 15 and not (_RUDE.search(word) or word in H.WORDS or _OF_THE_OTHER_SIDE.fullmatch(word)):
+            if 2 < len(word) < 15 and not _refused(word):
                 return self.cased(word.capitalize() if capital else word)
 
+    def glued(self, first: Sequence[str], second: Sequence[str]) -> str:
+        """Two words as one, "stepson": the second is then copied without the space that it mostly has."""
+        while True:
+            word = self.pick(first).replace("-", "") + self.pick(second).replace("-", "")
+            if not _refused(word):
+                return self.cased(word)
+
     def _piece(self) -> str:
-        """A part of two to four letters, rarer a longer one, an ending or a whole word: long pieces are copied too."""
+        """A piece of the vocabulary, or a part of two to four letters, rarer a longer one, an ending, a whole word."""
+        if self.random() < 0.35:
+            return self.pick(_PIECES)
         r, word = self.random(), self.pick(_SPLITTABLE)
         if r < 0.12:
             return self.pick(_ENDINGS)

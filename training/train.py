@@ -30,11 +30,11 @@ SCHEDULE: tuple[tuple[float, dict[int, float]], ...] = (
 )
 # a short second training on finished weights, after a change of the generators
 POLISH: tuple[tuple[float, dict[int, float]], ...] = (
-    (0.4, {512: 0.8, 2048: 0.2}),
-    (1.01, {512: 0.45, 2048: 0.3, 4096: 0.25}),
+    (0.5, {512: 0.3, 2048: 0.4, 4096: 0.3}),
+    (1.01, {512: 0.2, 2048: 0.35, 4096: 0.45}),
 )
 WARM_UP = 0.02
-COLD_STEPS = 100  # a resume without the optimiser's moments starts this gently
+COLD_STEPS = 100  # a polish, or a resume without the optimiser's moments starts this gently
 READ_FROM, READ_UNTIL, READ_LATER = 0.25, 0.45, 0.2  # what is only read counts this much less later on
 READ_AT_MOST = 0.05  # weights below this are of text that is only read
 SAVE_EVERY_S = 60.0
@@ -161,7 +161,7 @@ class Run:
         self.weights = weights
         self.optimiser = optimiser(weights, settings.rate, self.device)
         moments = settings.out / "optimiser.pt"
-        self.cold = 0 if saved.exists() and not moments.exists() else COLD_STEPS
+        self.cold = 0 if (saved.exists() or settings.start) and not moments.exists() else COLD_STEPS
         if moments.exists() and saved.exists():
             full = torch.load(moments, map_location=self.device)
             self.optimiser.load_state_dict(full["optimiser"])

@@ -156,9 +156,9 @@ class Turns:
             other = self.sibling(who)
             if other:
                 return other
-        if r < 0.3:
+        if r < (0.3 if s.held_out else 0.33):
             return noun_fact(s, who)
-        if r < 0.52:
+        if r < (0.52 if s.held_out else 0.49):
             return verb_fact(s, who)
         if r < 0.68 and who[0] not in ("dog", "cat"):
             return kin_fact(s, who)

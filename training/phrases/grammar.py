@@ -9,6 +9,15 @@ from training.phrases import pattern_lines
 
 NOUN_TELL = pattern_lines(
     """
+    (here is|here's|this is|there is|now comes|you get|I send you|take down|I give you|next comes|have) {my} {np} (
+    |for you|for the list|for the file|again|to keep|in full|to note|once more|for your memory|as promised|for today
+    |in writing|so you have it|to remember|as you asked|if you need it|finally|for the next time)(:|;| -|, it's
+    |: it is|,) {v}
+    {my} {np}(,| -|;) (as you know|you see|if you must know|I believe|for what it's worth|in case you ask
+    |to be honest|as it happens|mind you|once and for all|as I said|believe it or not|in the end)(, is|, was| - it's
+    |, it is|; that is|, would be) {v}
+    (listen|look|now|so|well|okay|right|first|then|also|secondly), (the {np} of mine|one {np} I have
+    |the {np} that is mine|the only {np} of {me}|a {np} I call my own) (is|was|would be|will be|is called|has been) {v}
     (please |now |just |kindly note, |)(memorise|note down|keep|remember|store|write|save|hold on to|learn|take|record
     |log|file|keep in mind) {v}(, |; |. |: | - |, because |, since |, as )(it is|it's|that is|that's|this is|which is
     |that one is|it happens to be|it was|that would be|it will be) {my} {np}
@@ -84,6 +93,9 @@ NOUN_ASK = pattern_lines(
 )
 KIN_TELL = pattern_lines(
     """
+    (may I present|I present|let me present|please meet|here comes|welcome|everyone, this is|time to meet|I bring
+    |let me bring in|you should meet|a word on|I want to present|let us greet|now about) {my} {k}(:|,| -|;|: it's
+    |, it is|. I mean|, namely) {v}
     (this is|that is|here is|look, |say hello to|meet|greet|you know|I talk about|I mean|remember|memorise
     |note) {v}(, |; |. | - |, and )(he is|she is|it is|that is|this is|he's|she's|it's|that's|who is
     |you know,) {my} {k}

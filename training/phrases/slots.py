@@ -253,7 +253,7 @@ KIN_ASK = (
     "|do you know who {my} {k} is?"
     "|what {do} {I} call {my} {k}?|name {my} {k}.|which name has {my} {k}?|can you remember the name of {my} {k}?"
 )
-KIN_ANSWER = "{my} {k} is called {v}"
+KIN_ANSWER = "{my} {k} is {v}"
 KIN_CHECK = "is {my} {k} called {v}?|is {my} {k}'s name {v}?|{my} {k} is {v}, right?|is {v} {my} {k}?"
 KIN_WHO = (
     "who is {v}?|do you know who {v} is?|what do you know about {v}?|tell me who {v} is.|and who is {v}?|who was {v}?"
@@ -386,3 +386,27 @@ LIST_ASK = (
     "|what do I have on my {np} list?|can you repeat my {np} list?|my {np} list please|do you remember my {np} list?"
 )
 LIST_ANSWER = "your {np} list has {v}"
+# what stands for an answer whose value was never told, by slot or thing: the same words as the answer up to the value,
+# so that told and not told part where the value is looked for; all other facts say MISSING_VALUE there
+MISSING_VALUE = "something you have not told me"
+MISSING_SLOTS = {
+    "live": "{I} live{s} in a place you have not told me",
+    "from": "{I} {am} from a place you have not told me",
+    "going": "{I} {am} going to a place you have not told me",
+    "age": "{I} {am} an age you have not told me",
+    "job": "{I} work{s} as something you have not told me",
+    "employer": "{I} work{s} at a place you have not told me",
+    "plays": "{I} play{s} the instrument you have not told me",
+    "drives": "{I} drive{s} a car you have not told me",
+    "birthday": "{my} birthday is on a day you have not told me",
+    "wants": "{I} want{s} a thing you have not told me",
+}
+MISSING_THINGS = {
+    "place": "the {t} {is} in the place you have not told me",
+    "when": "the {t} is at a time you have not told me",
+    "date": "the {t} is on a day you have not told me",
+    "room": "the {t} is in a room you have not told me",
+    "price": "the {t} cost{t_s} an amount you have not told me",
+    "colour": "the {t} {is} a colour you have not told me",
+    "count": "{I} {have} a number of {t} you have not told me",
+}
