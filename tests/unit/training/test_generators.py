@@ -10,14 +10,16 @@ import pytest
 
 pytest.importorskip("tokenizers")
 
-from training.cases import call_case, change_case, recall_case, unknown_case
+from training.cases import TRIAL, all_cases, call_case, change_case, recall_case, unknown_case
 from training.dialogues import conversation
+from training.facts import count_fact, kin_fact, list_fact, many_fact, not_told, noun_fact, thing_fact, verb_fact
 from training.phrases import grammar as G
 from training.phrases import held_out as H
 from training.phrases import smalltalk as T
 from training.phrases import talk_grammar as TG
 from training.phrases import tool_texts as TT
 from training.source import SYLLABLES_HELD_OUT, Source
+from training.world import ANSWER_SELF, USER_SELF, forms_of
 
 TRAINING = Path(__file__).resolve().parents[3] / "training"
 MARKER = re.compile(r"\{\w+\}")
@@ -148,3 +150,41 @@ def test_a_kept_word_is_no_part_of_a_longer_one() -> None:
     assert H.is_kept("well, Rex is aged 7") and not H.is_kept("I closed my agedo.")
     for seed in (100_053_630, 104_030_567):  # these held such words and never ended
         assert len(conversation(seed, 1001).messages) > 4
+
+
+def test_told_and_not_told_part_no_earlier_than_at_the_value() -> None:
+    """Whether something was told is decided where its value would be copied from, never by the first word."""
+    s = Source(21)
+    who = (("", USER_SELF, ANSWER_SELF), ("Anna", forms_of("Anna"), forms_of("Anna")))
+    seen = set()
+    for _ in range(2_000):
+        subject = s.pick(who)
+        make = s.pick((verb_fact, kin_fact, noun_fact, count_fact))
+        fact = make(s, subject) if s.chance(0.7) else s.pick((thing_fact, list_fact, many_fact))(s)
+        told, missing = fact.sentence(), not_told(fact)
+        shared = told.split(fact.value)[0].rsplit(" a ", 1)[0].rsplit(" an ", 1)[0].removesuffix(" room ").strip()
+        assert missing.startswith(shared) and missing.endswith("you have not told me."), (told, missing)
+        seen.add(fact.answer)
+    assert len(seen) > 25
+
+
+def test_pieces_of_the_vocabulary_stand_inside_made_up_words() -> None:
+    """What no answer ever held behind its first piece cannot be copied there ("father" in a new compound)."""
+    s = Source(22)
+    words = " ".join(s.fragments(False) for _ in range(60_000))
+    for piece in ("father", "sister", "house", "tor", "rab", "ster", "chi", "spe", "pu", "ouch"):
+        assert len(re.findall(rf"\w{piece}", words)) > 5, piece
+
+
+def test_relatives_and_nouns_are_answered_alike() -> None:
+    """An unheard-of word tells nobody whether it is a person or a thing."""
+    s = Source(23)
+    me = ("", USER_SELF, ANSWER_SELF)
+    assert kin_fact(s, me, "flonk").sentence().startswith("Your flonk is ")
+
+
+def test_cases_looked_at_while_training_are_none_of_the_report() -> None:
+    count = lambda text: len(text) // 4  # noqa: E731
+    report = {repr(case.messages) for case in all_cases(count, 3)}
+    trial = [repr(case.messages) for case in all_cases(count, 3, TRIAL)]
+    assert len(report) == len(trial) == 27 and not report.intersection(trial)
