@@ -18,7 +18,8 @@ from test_program_machine import DICE, VOCAB, ProgramMachine
 from ninfer.base.ids import Handle
 from ninfer.base.outcome import Shortfall
 from ninfer.base.pools import Amounts, Pool
-from ninfer.ports.native import CaptureRequest, DemoteAction, PointKind, Prompt, TransactionKind
+from ninfer.ports.native import CaptureRequest, DemoteAction, PointKind, Prompt
+from ninfer.ports.transactions import TransactionKind
 from ninfer.program.program import Program
 from ninfer.sim.device import SimDevice, SimFaults
 from ninfer.store.directory import KvDirectory
@@ -179,6 +180,9 @@ class HostMachine(ProgramMachine):
         actions = [action for action in actions if point is None or point in action.points]
         if not actions:
             return
+        if pool is not Pool.STATE and not keeps and dice.random() < 0.5:
+            self.demote_batch(dice, actions)
+            return
         action = dice.choice(actions)
         held = {point for history in self.histories for point in history.points}
         assert set(action.points) <= held
@@ -196,6 +200,32 @@ class HostMachine(ProgramMachine):
         if action.moved_bytes == 0 and not keeps:
             assert not self.program.transaction_open
             assert outcome.freed[pool] > 0
+
+    def demote_batch(self, dice: Random, actions: list[DemoteAction]) -> None:
+        """I7: the pages of all groups in their order, cut at what is wanted and at what the host can place, and never
+        with a hole; those with a replica leave at once, and without room nothing has changed (V-04)."""
+        chosen = dice.sample(actions, dice.randint(1, len(actions)))
+        pool, most, stores = chosen[0].pool, dice.choice((1, 5, 100)), self.program._stores
+        tables = [
+            (stores.directories[action.pages.serial].tables[pool], action.pages) for action in chosen if action.pages
+        ]
+        places = [(table, index) for table, group in tables for index in range(group.stop - 1, group.first - 1, -1)]
+        first = {table.entries[index]: (table, index) for table, index in reversed(places)}
+        pages = list(dict.fromkeys(table.entries[index] for table, index in places))[:most]
+        before = self.program.occupancy()
+        outcome = self.program.demote_batch(chosen, most)
+        if isinstance(outcome, Shortfall):
+            assert outcome.pool is Pool.HOST
+            assert self.program.occupancy() == before
+            return
+        assert self.program.occupancy().free[pool] - before.free[pool] == outcome.freed[pool]
+        count = outcome.freed[pool] + outcome.coming[pool]
+        assert 0 < count <= len(pages)
+        current = self.program._transactions.current
+        targets = stores.copies.list_targets(current.save) if current is not None and current.save is not None else ()
+        coming = {target.cell for target in targets}
+        gone = {page for page in pages if not first[page][0].shows(first[page][1], page)}
+        assert coming | gone == set(pages[:count]), "I7: a batch with a hole"
 
     def owners_of(self, pool: Pool, page: int) -> list[KvDirectory]:
         """By search, not by count."""

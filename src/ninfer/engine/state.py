@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from ninfer.base.clock import Clock
 from ninfer.base.ids import Handle, Ticket
 from ninfer.base.pools import Pool
-from ninfer.ports.native import NativeProgram, PrefillDone, Progress, TransactionEnd, TransactionKind
+from ninfer.ports.native import NativeProgram, PrefillDone, Progress
+from ninfer.ports.transactions import TransactionEnd, TransactionKind
 from ninfer.resource.continuation import Continuation
 from ninfer.resource.manager import ResourceManager
 from ninfer.sched.chunks import EVEN_WORK, ChunkSizer, PrefillWork

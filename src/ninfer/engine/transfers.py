@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import assert_never
 
 from ninfer.base.outcome import Shortfall
-from ninfer.ports.native import CaptureRequest, PointKind, TransactionEnd, TransactionKind
+from ninfer.ports.native import CaptureRequest, PointKind
+from ninfer.ports.transactions import TransactionEnd, TransactionKind
 
 from .failure import Endings
 from .pause import lose_restore

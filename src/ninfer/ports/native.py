@@ -18,6 +18,7 @@ from ninfer.base.outcome import Shortfall
 from ninfer.base.pools import Amounts, Pool
 from ninfer.ports.device import RunResult
 from ninfer.ports.sampling import SamplingParams
+from ninfer.ports.transactions import TransactionEnd
 
 
 class PointKind(Enum):
@@ -248,29 +249,6 @@ class Demoting:
     coming: Amounts
 
 
-class TransactionKind(Enum):
-    """The kinds of context transaction (L1)."""
-
-    BIND = "bind"
-    CAPTURE = "capture"
-    DEMOTION = "demotion"
-    PAUSE = "pause"
-
-
-@dataclass(frozen=True, slots=True)
-class TransactionEnd:
-    """How a demotion or pause ended, or a bind failed. `freed`: what returned to the pools at that moment.
-
-    A failed BIND leaves a sequence that can only be released. A failed PAUSE leaves its snapshot whole on the device;
-    a failed DEMOTION or CAPTURE has changed nothing. `subject`: the sequence bound, the snapshot, the point captured.
-    """
-
-    kind: TransactionKind
-    failed: bool
-    freed: Amounts
-    subject: Handle | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class Occupancy:
     """Real occupancy: capacity, free, and what is reserved but not yet filled, per pool."""
@@ -444,6 +422,18 @@ class NativeProgram(Protocol):
         Safe duplicates make room on the host before anything is missing, and a group of pages is halved until a part of
         it fits (I11). HOST shortfall: not even one page, or the StateImage, can be placed; nothing has changed.
         """
+        ...
+
+    def demote_batch(self, actions: Sequence[DemoteAction], most: int) -> Demoting | Shortfall:
+        """Begin one demotion of several page groups of one pool, in reclaim order (I7).
+
+        Trimmed to the leading pages, `most` at most, that can be placed on the host. HOST shortfall: not one of them;
+        nothing has changed, and single actions may still do.
+        """
+        ...
+
+    def covers(self, demotions: Sequence[DemoteAction], deletion: DeleteAction) -> bool:
+        """Whether the device pages of their pool that a deletion would free all leave with these demotions (I7)."""
         ...
 
     def capture_on_host(self, sequence: Handle, capture: CaptureRequest, retires: Handle | None) -> Shortfall | None:

@@ -15,7 +15,8 @@ from ninfer.base.ids import Handle, LaneId, PageId, SlotId, TransferId
 from ninfer.base.outcome import Shortfall, find_shortfall
 from ninfer.base.pools import Pool
 from ninfer.ports.device import Device, HostTier, PageCopy
-from ninfer.ports.native import HandOver, Prompt, SourceQuote, TransactionKind
+from ninfer.ports.native import HandOver, Prompt, SourceQuote
+from ninfer.ports.transactions import TransactionKind
 from ninfer.store.directory import KvDirectory
 from ninfer.store.handles import HandleTable
 from ninfer.store.stores import ContextStores

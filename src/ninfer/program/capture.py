@@ -14,7 +14,8 @@ from ninfer.base.ids import Handle
 from ninfer.base.outcome import Shortfall
 from ninfer.base.pools import Amounts, Pool
 from ninfer.ports.device import HostTier
-from ninfer.ports.native import CaptureRequest, PointKind, TransactionKind
+from ninfer.ports.native import CaptureRequest, PointKind
+from ninfer.ports.transactions import TransactionKind
 from ninfer.store.checkpoints import Checkpoint
 from ninfer.store.stores import ContextStores
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
 from ninfer.base.frontier import backend_frontier
@@ -9,7 +10,8 @@ from ninfer.base.ids import Handle, PageId, SlotId
 from ninfer.base.outcome import Shortfall
 from ninfer.base.pools import PAGE_TOKENS, ZERO, Amounts, Pool
 from ninfer.ports.device import HostTier
-from ninfer.ports.native import DeleteAction, DemoteAction, Demoting, HostGap, PageGroup, TransactionKind
+from ninfer.ports.native import DeleteAction, DemoteAction, Demoting, HostGap, PageGroup
+from ninfer.ports.transactions import TransactionKind
 from ninfer.store.stores import ContextStores
 from ninfer.store.tables import PageTable
 
@@ -63,6 +65,61 @@ def start_demotion(
         save = reserve_room(stores, leaving)
     if isinstance(save, Shortfall):
         return save
+    return _submit(stores, host, transactions, action.pool, leaving, save, keeps_device=keeps_device)
+
+
+def start_batch(
+    stores: ContextStores, host: HostTier | None, transactions: Transactions, actions: Sequence[DemoteAction], most: int
+) -> tuple[Demoting, ContextTransaction | None, Leaving] | Shortfall:
+    """The leading pages of several groups of one pool, as many as are wanted and can be placed, or nothing (I7)."""
+    assert actions and most > 0
+    for action in actions:
+        assert action.epoch == stores.epoch.value, f"V-14: action of epoch {action.epoch}, now {stores.epoch.value}"
+        assert action.pages is not None and action.pool is actions[0].pool, "I7: a batch is page groups of one pool"
+    assert transactions.current is None, "V-07: one context transaction at a time"
+    spots = _list_spots(stores, actions)[:most]
+    fitting = _count_placeable(stores, [(spot.pool, spot.page) for spot in spots])
+    leaving = Leaving(None, tuple(spots[: max(1, fitting)]))
+    save = reserve_room(stores, leaving)
+    if isinstance(save, Shortfall):
+        return save
+    return _submit(stores, host, transactions, actions[0].pool, leaving, save, keeps_device=False)
+
+
+def covers(stores: ContextStores, demotions: Sequence[DemoteAction], deletion: DeleteAction) -> bool:
+    """Whether the device pages that a deletion would free all leave with these demotions already (I7)."""
+    pool = demotions[0].pool
+    freed = stores.checkpoints.list_freed(deletion.points, pool)
+    return {spot.page for spot in _list_spots(stores, demotions)}.issuperset(freed)
+
+
+def _list_spots(stores: ContextStores, actions: Sequence[DemoteAction]) -> list[PageSpot]:
+    """The pages of several groups in their order, each once."""
+    spots = (spot for action in actions for spot in _find_leaving(stores, action, None).pages)
+    return list({spot.page: spot for spot in spots}.values())
+
+
+def _count_placeable(stores: ContextStores, cells: list[tuple[Pool, int]]) -> int:
+    """How many cells from the front can be placed on the host; safe duplicates of others count as room (I11)."""
+    if stores.copies.find_unplaced(cells) is None:
+        return len(cells)
+    wanted = set(cells)
+    spare = [extent for pool, cell, extent in stores.copies.list_replicas() if (pool, cell) not in wanted]
+    counts = range(1, len(cells) + 1)
+    return bisect_left(counts, True, key=lambda count: stores.copies.find_unplaced(cells[:count], spare) is not None)
+
+
+def _submit(
+    stores: ContextStores,
+    host: HostTier | None,
+    transactions: Transactions,
+    pool: Pool,
+    leaving: Leaving,
+    save: Handle,
+    *,
+    keeps_device: bool,
+) -> tuple[Demoting, ContextTransaction | None, Leaving]:
+    """Everything is reserved: lease, copy, and let go at once what has its replica."""
     transaction = transactions.open(TransactionKind.DEMOTION)
     transaction.save = save
     coming = len(stores.copies.list_targets(save))
@@ -73,7 +130,7 @@ def start_demotion(
     if not transaction.transfers:
         transactions.settle(transaction, freed)
         return Demoting(freed, ZERO), None, leaving
-    return Demoting(freed, Amounts.of({action.pool: coming})), transaction, leaving
+    return Demoting(freed, Amounts.of({pool: coming})), transaction, leaving
 
 
 def settle_demotion(

@@ -11,7 +11,8 @@ from ninfer.base.ids import Handle, PageId, SlotId
 from ninfer.base.outcome import Shortfall
 from ninfer.base.pools import ZERO, Amounts
 from ninfer.ports.device import HostTier
-from ninfer.ports.native import PointKind, TransactionKind
+from ninfer.ports.native import PointKind
+from ninfer.ports.transactions import TransactionKind
 from ninfer.store.checkpoints import Checkpoint
 from ninfer.store.stores import ContextStores
 

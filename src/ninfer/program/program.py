@@ -30,9 +30,8 @@ from ninfer.ports.native import (
     Progress,
     Prompt,
     SourceQuote,
-    TransactionEnd,
-    TransactionKind,
 )
+from ninfer.ports.transactions import TransactionEnd, TransactionKind
 from ninfer.store.audit import audit_stores
 from ninfer.store.handles import HandleTable
 from ninfer.store.stores import ContextStores
@@ -47,9 +46,10 @@ from .capture import (
     spend_destinations,
     start_host_capture,
 )
-from .demote import find_host_gap, list_demotions, settle_demotion, start_demotion
+from .demote import covers, find_host_gap, list_demotions, settle_demotion, start_batch, start_demotion
 from .flights import AheadFlight, Flights, UnitFlight
 from .footprints import list_footprints
+from .hosting import Leaving
 from .pause import freeze_sequence, revoke, settle_pause, start_pause
 from .permits import forfeit_permit, reserve_coverage, spend_coverage
 from .quotes import quote_point, quote_root
@@ -279,15 +279,17 @@ class Program:
     ) -> Demoting | Shortfall:
         """Begin a demotion, or a write-back; a group of pages is halved until it can be placed (I11)."""
         stores, transactions = self._stores, self._transactions
-        outcome = start_demotion(stores, self._host, transactions, action, most=most, keeps_device=keeps_device)
-        if isinstance(outcome, Shortfall):
-            return outcome
-        demoting, transaction, leaving = outcome
-        if transaction is not None:
-            self._flights.add_transfers(
-                transaction, lambda: settle_demotion(stores, transactions, transaction, leaving)
-            )
-        return demoting
+        return self._follow_demotion(
+            start_demotion(stores, self._host, transactions, action, most=most, keeps_device=keeps_device)
+        )
+
+    def demote_batch(self, actions: Rows[DemoteAction], most: int) -> Demoting | Shortfall:
+        """Begin one demotion of several page groups, trimmed to the leading pages that can be placed (I7)."""
+        return self._follow_demotion(start_batch(self._stores, self._host, self._transactions, actions, most))
+
+    def covers(self, demotions: Rows[DemoteAction], deletion: DeleteAction) -> bool:
+        """Whether a deletion would free no device page beyond those that leave with these demotions (I7)."""
+        return covers(self._stores, demotions, deletion)
 
     def cancel_demotion(self) -> None:
         """Give up the demotion under way; its content stays (L3)."""
@@ -342,6 +344,19 @@ class Program:
         owners = [sequence.owned() for sequence in living]
         owners += self._transactions.list_owned() + self._ahead.list_owned()
         audit_stores(self._stores, owners)
+
+    def _follow_demotion(
+        self, outcome: tuple[Demoting, ContextTransaction | None, Leaving] | Shortfall
+    ) -> Demoting | Shortfall:
+        if isinstance(outcome, Shortfall):
+            return outcome
+        demoting, transaction, leaving = outcome
+        if transaction is not None:
+            stores, transactions = self._stores, self._transactions
+            self._flights.add_transfers(
+                transaction, lambda: settle_demotion(stores, transactions, transaction, leaving)
+            )
+        return demoting
 
     def _reserve_work(self, sequence: Handle, work: Work) -> Shortfall | None:
         target = self._sequences[sequence]

@@ -11,7 +11,7 @@ from enum import Enum
 
 from ninfer.base.ids import Handle, TransferId
 from ninfer.base.pools import ZERO, Amounts
-from ninfer.ports.native import TransactionEnd, TransactionKind
+from ninfer.ports.transactions import TransactionEnd, TransactionKind
 from ninfer.store.audit import Owned
 
 

@@ -10,7 +10,8 @@ class Counts:
     """Totals of one world, or of several.
 
     `reclaims`: times points ended to make room. `snapshots`, `replays`: pauses of each kind. `trims`: histories that
-    go on and lose pages behind their deepest point. `controls`: tokens that nobody drew. `normalized`: lanes that
+    go on and lose pages behind their deepest point. `batches`: demotions of several page groups in one transaction.
+    `controls`: tokens that nobody drew. `normalized`: lanes that
     fed what a longer run had left before their snapshot. `late`: submissions that did not land at the first poll,
     `overtaking`: what landed before something older. `refusals`: planted, wherever something optional is allocated.
     `faults`: refusals, failed transfers and device failures together.
@@ -33,6 +34,7 @@ class Counts:
     captures_refused: int = 0
     host_captures: int = 0
     demotions: int = 0
+    batches: int = 0
     write_backs: int = 0
     long_runs: int = 0
     launches_ahead: int = 0

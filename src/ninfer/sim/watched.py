@@ -49,8 +49,8 @@ from ninfer.ports.native import (
     Prompt,
     RunDone,
     SourceQuote,
-    TransactionEnd,
 )
+from ninfer.ports.transactions import TransactionEnd
 from ninfer.program.program import Program
 
 from .counts import Counts
@@ -150,6 +150,17 @@ class WatchedProgram(Program):
             self._counts.write_backs += keeps_device
             pages = None if action.pages is None else action.pages.stop - action.pages.first
             self._tell(Demoted, _names(action.points), action.pool.value, pages, keeps_device)
+        return outcome
+
+    def demote_batch(self, actions: Sequence[DemoteAction], most: int) -> Demoting | Shortfall:
+        """Optional: refused now and then."""
+        planted = self._plant(Site.DEMOTION, Pool.HOST) if any(action.moved_bytes for action in actions) else None
+        outcome = planted or super().demote_batch(actions, most)
+        if isinstance(outcome, Demoting):
+            self._counts.demotions += 1
+            self._counts.batches += len(actions) > 1
+            points = tuple(dict.fromkeys(point for action in actions for point in action.points))
+            self._tell(Demoted, _names(points), actions[0].pool.value, most, False)
         return outcome
 
     def pause(self, sequence: Handle) -> Handle | Shortfall:

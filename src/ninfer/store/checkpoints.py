@@ -118,6 +118,10 @@ class Checkpoints:
             amounts[Pool.HOST] = self._copies.arena.count_freed(self._list_drops(extents, tables, freed))
         return Amounts.of(amounts)
 
+    def list_freed(self, points: Iterable[Handle], pool: Pool) -> list[int]:
+        """The cells of a device pool that come free when these points end together (B7)."""
+        return self._find_freed(frozenset(points), {})[2].get(pool, [])
+
     def list_host_drops(self, points: Iterable[Handle]) -> list[Handle]:
         """References of host extents that end with these points, for a what-if of the arena (I11)."""
         return self._list_drops(*self._find_freed(frozenset(points), {}))

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from ninfer.base.ids import Handle
 from ninfer.base.pools import Pool
-from ninfer.ports.native import (
-    Bound,
-    Demoting,
-    TransactionEnd,
-)
+from ninfer.ports.native import Bound, Demoting
+from ninfer.ports.transactions import TransactionEnd
 from ninfer.program.program import Program
 from ninfer.sim.chain import expected_tokens
 from ninfer.sim.device import SimDevice, SimFaults

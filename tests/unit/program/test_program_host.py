@@ -8,12 +8,8 @@ from host_rig import IMAGE, MAIN, PAGE, bind, demote_all, drain, go_on, make_dri
 from ninfer.base.ids import LaneId
 from ninfer.base.outcome import Shortfall
 from ninfer.base.pools import Amounts, Pool
-from ninfer.ports.native import (
-    Bound,
-    Demoting,
-    TransactionEnd,
-    TransactionKind,
-)
+from ninfer.ports.native import Bound, Demoting
+from ninfer.ports.transactions import TransactionEnd, TransactionKind
 from ninfer.sim.device import SimFaults
 from ninfer.sim.driver import make_prompt
 
@@ -259,3 +255,78 @@ def test_one_transaction_at_a_time() -> None:
     (again,) = driver.program.list_demote_actions(MAIN)
     with pytest.raises(AssertionError, match="V-07"):
         driver.program.demote(again)
+
+
+def test_groups_of_one_pool_leave_in_one_transaction() -> None:
+    """[I7]: in reclaim order, each page once, cut at what is wanted; what comes back is what left."""
+    driver = make_driver(pages=40)
+    histories = [[seed * 100 + index for index in range(length)] for seed, length in ((1, 320), (2, 200), (3, 64))]
+    ends = [make_end(driver, tokens) for tokens in histories]
+    actions = driver.program.list_demote_actions(MAIN)
+    assert [action.frees.main_kv for action in actions] == [5, 4, 1]
+    outcome = driver.program.demote_batch(actions, 7)
+    assert outcome == Demoting(Amounts(), Amounts(main_kv=7))
+    (end,) = drain(driver)
+    assert (end.kind, end.freed) == (TransactionKind.DEMOTION, Amounts(main_kv=7))
+    left = driver.program.list_demote_actions(MAIN)
+    assert [action.frees.main_kv for action in left] == [2, 1], "the deepest pages of the second history went"
+    assert driver.program.demote_batch(left, 100) == Demoting(Amounts(), Amounts(main_kv=3))
+    drain(driver)
+    assert driver.program.occupancy().free.main_kv == 40
+    for tokens, point in zip(histories, ends, strict=True):
+        go_on(driver, tokens, point, takes_over=False)
+
+
+def test_a_batch_is_cut_where_the_host_ends_and_frees_at_once_what_has_its_replica() -> None:
+    """[I7], [I6], [C4]: no hole, no page of a later group before one of an earlier; without room nothing changes."""
+    driver = make_driver(pages=40, host=6 * PAGE)
+    ends = [make_end(driver, [seed * 100 + index for index in range(256)]) for seed in (1, 2)]
+    first, second = driver.program.list_demote_actions(MAIN)
+    driver.program.demote(second, most=2, keeps_device=True)
+    drain(driver)
+    first, second = driver.program.list_demote_actions(MAIN)
+    assert (first.moved_bytes, second.moved_bytes) == (4 * PAGE, 2 * PAGE)
+    assert driver.program.demote_batch([second, first], 8) == Demoting(Amounts(main_kv=2), Amounts(main_kv=4))
+    drain(driver)
+    (rest,) = driver.program.list_demote_actions(MAIN)
+    assert (rest.points, rest.frees) == ((ends[0],), Amounts(main_kv=2)), "its deepest pages went"
+    before = driver.program.occupancy()
+    shortfall = driver.program.demote_batch([rest], 2)
+    assert isinstance(shortfall, Shortfall)
+    assert shortfall.pool is Pool.HOST
+    assert driver.program.occupancy() == before
+    assert not driver.program.transaction_open
+
+
+def test_a_batch_of_another_epoch_is_refused_whole() -> None:
+    """[I7], [V-14]: one stale group, and nothing of the batch is begun."""
+    driver = make_driver(pages=40)
+    for seed in (1, 2):
+        make_end(driver, [seed * 100 + index for index in range(128)])
+    stale = driver.program.list_demote_actions(MAIN)[0]
+    make_end(driver, list(range(64)))
+    fresh = driver.program.list_demote_actions(MAIN)[1]
+    before = driver.program.occupancy()
+    with pytest.raises(AssertionError, match="V-14"):
+        driver.program.demote_batch([fresh, stale], 4)
+    assert driver.program.occupancy() == before
+    assert not driver.program.transaction_open
+
+
+def test_a_deletion_adds_nothing_where_all_that_it_frees_has_left() -> None:
+    """[I7]: told by physical pages; a page that others keep would not come free, and a deeper one has not left."""
+    driver = make_driver(pages=40, slots=6)
+    trunk = list(range(192))
+    root = make_end(driver, trunk)
+    tokens = [*trunk, *range(500, 564)]
+    bound = bind(driver, tokens, root)
+    driver.prefill(bound.sequence, len(tokens) - bound.frontier)
+    leaf = driver.program.freeze_end(bound.sequence)
+    by_points = {action.points: action for action in driver.program.list_demote_actions(MAIN)}
+    tail, shared = by_points[(leaf,)], by_points[(root, leaf)]
+    deletions = {action.points: action for action in driver.program.list_delete_actions(MAIN)}
+    assert driver.program.covers([tail], deletions[(leaf,)]), "the trunk stays for its own end"
+    assert not driver.program.covers([shared], deletions[(leaf,)])
+    both = next(action for points, action in deletions.items() if set(points) == {root, leaf})
+    assert not driver.program.covers([tail], both)
+    assert driver.program.covers([tail, shared], both)

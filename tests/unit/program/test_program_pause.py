@@ -8,15 +8,8 @@ from host_rig import IMAGE, MAIN, PAGE, bind, drain, go_on, make_driver, make_en
 from ninfer.base.ids import Handle
 from ninfer.base.outcome import Shortfall
 from ninfer.base.pools import Amounts, Pool
-from ninfer.ports.native import (
-    Bound,
-    CaptureRequest,
-    Demoting,
-    HandOver,
-    PointKind,
-    TransactionEnd,
-    TransactionKind,
-)
+from ninfer.ports.native import Bound, CaptureRequest, Demoting, HandOver, PointKind
+from ninfer.ports.transactions import TransactionEnd, TransactionKind
 from ninfer.sim.chain import expected_tokens
 from ninfer.sim.driver import Driver, make_prompt
 

@@ -32,9 +32,9 @@ from ninfer.ports.native import (
     Progress,
     Prompt,
     RunDone,
-    TransactionKind,
 )
 from ninfer.ports.sampling import SamplingParams
+from ninfer.ports.transactions import TransactionKind
 from ninfer.program.program import Program
 from ninfer.store.cells import CellState
 

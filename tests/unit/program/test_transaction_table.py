@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ninfer.base.ids import TransferId
-from ninfer.ports.native import TransactionKind
+from ninfer.ports.transactions import TransactionKind
 from ninfer.program.transaction import FINAL_STEPS, TRANSITIONS, ContextTransaction, Event, Step, Transactions
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "design" / "transaction.md"
