@@ -45,8 +45,8 @@ def invert_unit_lower(system, SIDE: tl.constexpr, WAY: tl.constexpr):
         # [[P, 0], [Q, R]]^-1 = [[P', 0], [-R' Q P', R']] with P', R' the inverses; a block of two is its own I - A
         apart = inside[:, None] ^ inside[None, :]  # less than a side: in one block of that side
         inverse = one - tl.where(apart < 2, system, 0.0)
-        for level in tl.static_range(SIDE.bit_length() - 2):
-            between = tl.where((apart >= (2 << level)) & (apart < (4 << level)), system, 0.0)
+        for level in range(1, SIDE.bit_length() - 1):
+            between = tl.where(apart >> level == 1, system, 0.0)  # sides of 2^level inside blocks of twice that
             inverse -= _multiply(_multiply(inverse, between, WAY), inverse, WAY)
     return inverse
 
