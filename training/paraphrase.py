@@ -23,6 +23,8 @@ _EMBED = (
 COMPOSED = 0.65
 LIKE_A_NOUN = 0.35  # relatives told in the words for nouns
 BY_GRAMMAR = 0.45
+VALUE_FIRST = 0.15  # more of the nouns that stand behind their value: the way back is the longer one
+_VALUE_FIRST = tuple(p for p in G.NOUN_TELL if 0 <= p.find("{v}") < p.find("{my} {np}"))
 ODD = 0.08  # told or asked in words that mean nothing: noun and value side by side are enough
 _ODD_TELL = (
     "{my} {np} {o} {v}",
@@ -101,6 +103,8 @@ def _told_as(s: Source, fact: Fact) -> str:
     if "k" in fact.extra and fact.change and s.chance(LIKE_A_NOUN):
         plain = s.pick(F.NOUN_TELL.train) if s.chance(0.4) else s.expand(s.pick(G.NOUN_TELL)) + "."
         return plain.replace("{np}", "{k}")
+    if "np" in fact.extra and fact.change and s.chance(VALUE_FIRST):
+        return s.expand(s.pick(_VALUE_FIRST)) + "."
     patterns = _patterns(fact, asked=False)
     if patterns and s.chance(BY_GRAMMAR):
         return s.expand(s.pick(patterns)) + "."
