@@ -26,8 +26,8 @@ NOUN_TELL = pattern_lines(
     |I hope you can remember|you must remember|you should keep|you need to know) {v}(, |; |. |: | - |, and )(it is
     |it's|that is|that's|this is|which is|it should be|that was|I use it as|I call it|we took it as|it counts as
     |it serves as|it works as) {my} {np}
-    (I'd want|I would love|I'd need|I'm asking|I ask|I beg|I told|we want|they want) you to (hold|note|learn|save|keep|store
-    |have|know|take) {v}(;|,| -|:|.|, for) (it's|that's|it is|this is|there you have|here we have) {my} {np}
+    (I'd want|I would love|I'd need|I'm asking|I ask|I beg|I told|we want|they want) you to (hold|note|learn|save|keep
+    |store|have|know|take) {v}(;|,| -|:|.|, for) (it's|that's|it is|this is|there you have|here we have) {my} {np}
     {v}(, | - |; |. |... )(that's|that is|it's|it is|this is|that would be|there you have) {my} {np}
     {v} (is|was|became|remains|would be|will be|is now|is still|works as|counts as|was picked as|was chosen as
     |was set as|is listed as|goes in as|stands for) {my} {np}
