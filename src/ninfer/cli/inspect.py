@@ -9,6 +9,7 @@ import click
 
 from ninfer.base.pools import Pool
 from ninfer.cli.engine_options import engine_options, find_model_name, read_engine_options
+from ninfer.cli.spelling import spell_names
 from ninfer.config.geometry import KvFormat, ModelGeometry, NumericFormat, read_geometry
 from ninfer.config.options import EngineOptions
 from ninfer.device.capacity import MemoryBudget, plan_capacity
@@ -37,6 +38,8 @@ def inspect(options: EngineOptions) -> dict[str, Any]:
     numeric_format: NumericFormat = "float32" if options.dtype == "auto" else options.dtype
     kv_format: KvFormat = numeric_format if options.kv_dtype == "auto" else options.kv_dtype
     formats = {Pool.MAIN_KV: kv_format, Pool.MTP_KV: numeric_format}
+    plan = plan_capacity(geometry, numeric_format, options, MemoryBudget())
+    notes = {"notes": spell_names("; ".join(plan.notes))} if plan.notes else {}
     pools = [Pool.MAIN_KV] + ([Pool.MTP_KV] if geometry.mtp_layers else [])
     return {
         "model": find_model_name(options.model_dir),
@@ -46,7 +49,8 @@ def inspect(options: EngineOptions) -> dict[str, Any]:
         "state_bytes": geometry.state_bytes(numeric_format),
         "kv_page_bytes": {pool.value: geometry.kv_page_bytes(pool, formats[pool]) for pool in pools},
         "kv_token_bytes": {pool.value: geometry.kv_token_bytes(pool, formats[pool]) for pool in pools},
-        "plan": plan_capacity(geometry, numeric_format, options, MemoryBudget()).report(),
+        "plan": plan.report(),
+        **notes,
     }
 
 

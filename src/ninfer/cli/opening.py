@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import click
 
+from ninfer.cli.spelling import spell_names
 from ninfer.config.geometry import read_geometry
 from ninfer.config.options import EngineOptions
 from ninfer.engine.facade import Engine
+from ninfer.server.interpreter import settle_heap
 
 
 def report_progress(text: str) -> None:
@@ -24,10 +25,8 @@ def open_engine(options: EngineOptions, progress: Callable[[str], None]) -> Engi
     progress(f"loading {options.model_dir}")
     from ninfer.build.assemble import assemble  # imports torch
 
-    engine = assemble(options, progress)
-    # What is loaded stays for the life of the process: the collector need not walk it again at every step.
-    gc.collect()
-    gc.freeze()
+    engine = assemble(options, lambda text: progress(spell_names(text)))
+    settle_heap()
     return engine
 
 

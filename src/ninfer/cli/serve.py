@@ -177,8 +177,6 @@ class _Loading:
         self._thread.start()
 
     def _load(self) -> None:
-        from ninfer.server.interpreter import settle_heap
-
         try:
             self._engine = open_engine(self._options, report_progress)
         except Exception as error:
@@ -186,7 +184,6 @@ class _Loading:
             self._service.fail("the model could not be loaded")
             self._loop.call_soon_threadsafe(self._server.start_drain)
             return
-        settle_heap()
         self._service.open(self._engine)
         names = ", ".join(self._service.names)
         click.echo(f"ninfer: serving {names} on {self._url}", err=True)

@@ -40,8 +40,17 @@ FLAGS: dict[str, str] = {
 }
 """Field to option. Only the model has none: it is the command's argument."""
 
+REPLAY_FLAGS: dict[str, str] = {
+    "device_bytes": "--device-bytes",
+    "geometry": "--geometry",
+    "host_bytes": "--host-bytes",
+    "state_share": "--state-share",
+}
+"""The same for what `ninfer simulate` alone has."""
+
+_SPELLINGS = FLAGS | REPLAY_FLAGS
 _NAMES_OF_OPTIONS = re.compile(
-    r"\b(" + "|".join(re.escape(name) for name in FLAGS if "_" in name) + r")\b"  # longer names stand first
+    r"\b(" + "|".join(re.escape(name) for name in _SPELLINGS if "_" in name) + r")\b"  # longer names stand first
 )
 
 
@@ -52,8 +61,13 @@ def spell_options(error: BadInput) -> str:
     it: elsewhere it is a word of the sentence.
     """
     text, field = str(error), error.param
-    if field not in FLAGS:
+    if field not in _SPELLINGS:
         return text
     if text.startswith(field):
-        text = FLAGS[field] + text.removeprefix(field)
-    return _NAMES_OF_OPTIONS.sub(lambda found: FLAGS[found[1]], text)
+        text = _SPELLINGS[field] + text.removeprefix(field)
+    return spell_names(text)
+
+
+def spell_names(text: str) -> str:
+    """Text of ours with every name of several words spelled as its option."""
+    return _NAMES_OF_OPTIONS.sub(lambda found: _SPELLINGS[found[1]], text)

@@ -34,7 +34,8 @@ class MemoryBudget:
 
 @dataclass(frozen=True, slots=True)
 class CapacityPlan:
-    """Every byte of an engine that is planned. `notes`: what is less than the defaults say, and why."""
+    """Every byte of an engine that is planned. `notes`: what differs from what was asked or from the defaults, and
+    why."""
 
     layout: DeviceLayout
     weight_bytes: int
@@ -74,7 +75,7 @@ class CapacityPlan:
         }
 
     def list_lines(self) -> list[str]:
-        """The plan for people, every byte of it; what was reduced gets a line of its own."""
+        """The plan for people, every byte of it; what differs from what was asked gets a line of its own."""
         layout, states = self.layout, self.layout.states
         main = layout.pools[Pool.MAIN_KV]
         parts = (
@@ -120,12 +121,20 @@ def plan_capacity(
         host_bytes, notes = asked, ()
         if host_room is not None and asked > host_room:
             raise _host_does_not_fit(asked, host_room, image_bytes)
+    notes = (*_note_rounding(options.kv_capacity, layout.kv_capacity), *notes)
     return CapacityPlan(layout, weight_bytes(geometry, numeric_format), host_bytes, notes)
 
 
 def weight_bytes(geometry: ModelGeometry, numeric_format: NumericFormat) -> int:
     """Weights of text model and MTP layers in the model's format."""
     return (geometry.text_parameters + geometry.mtp_parameters) * ELEMENT_BYTES[numeric_format]
+
+
+def _note_rounding(asked: int | str, kv_capacity: int) -> tuple[str, ...]:
+    """A number of tokens that is no whole number of pages is rounded up (C2), and said."""
+    if asked in ("auto", kv_capacity):
+        return ()
+    return (f"kv_capacity {asked} is rounded up to {kv_capacity}: pages hold {PAGE_TOKENS} tokens",)
 
 
 def _leave_room(request: LayoutRequest, budget: MemoryBudget, asked: int | None, least: int) -> LayoutRequest:

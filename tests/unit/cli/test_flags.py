@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import fields
+from pathlib import Path
 
 import click
 import pytest
@@ -14,6 +15,7 @@ from ninfer.cli.serve import command as serve
 from ninfer.cli.spelling import FLAGS
 from ninfer.config.options import ContextCacheOptions, EngineOptions, ServerOptions
 
+TRACE = Path(__file__).resolve().parents[2] / "data" / "replay" / "agents.jsonl"
 FLAGS_WITHOUT_FIELD = {"--request-log"}
 """What the command itself does with: no option of engine or server."""
 
@@ -59,3 +61,22 @@ def test_a_value_out_of_range_is_said_in_the_flags_spelling(
 ) -> None:
     assert run(["serve", flag, value]) in (1, 2)
     assert flag in capsys.readouterr().err
+
+
+def test_what_a_plan_changed_is_said_in_the_flags_spelling(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["inspect", "--max-context", "512", "--kv-capacity", "1000"]) == 0
+    assert "--kv-capacity 1000 is rounded up to 1024" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        (["--device-bytes", "1KiB"], "--device-bytes 1024: "),
+        (["--max-context", "64"], "--max-context 64 is less than the longest request"),
+        (["--device-bytes", "1000GiB", "--max-context", "40000"], "name a larger --max-context"),
+        (["--geometry", "none"], "--geometry 'none' is not known"),
+    ],
+)
+def test_an_error_of_a_replay_names_the_flag(flags: list[str], named: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["simulate", str(TRACE), *flags]) == 1
+    assert named in capsys.readouterr().err

@@ -50,6 +50,14 @@ def test_a_machine_with_less_gets_less_and_is_told_why() -> None:
     assert plan(MemoryBudget(1 << 30, IMAGE - 1)).host_bytes == 0
 
 
+def test_a_capacity_between_pages_is_rounded_up_and_said() -> None:
+    """[C2]"""
+    rounded = plan(kv_capacity=1000)
+    assert rounded.layout.kv_capacity == 1024
+    assert rounded.notes == ("kv_capacity 1000 is rounded up to 1024: pages hold 64 tokens",)
+    assert plan(kv_capacity=1024).notes == ()
+
+
 @pytest.mark.parametrize("host", [1, IMAGE - 1])
 def test_a_host_tier_below_one_image_is_refused(host: int) -> None:
     """[issue B bad input] need, have and the nearest legal values; 0 and one image are legal [M7]."""

@@ -44,16 +44,20 @@ def split_budget(
     context = max_context or _least_context(longest_tokens, pages, lanes, geometry.max_positions)
     least, most = max(pages_for(context), lanes), lanes * pages_for(context)
     if context < longest_tokens:
-        raise BadInput(f"max_context {context} is less than the longest request, {longest_tokens} tokens")
+        raise BadInput(
+            f"max_context {context} is less than the longest request, {longest_tokens} tokens", param="max_context"
+        )
     if pages < least:
         raise BadInput(
             f"device_bytes {device_bytes}: {slots} states of {state} bytes leave {max(pages, 0)} pages of {page} "
-            f"bytes, and a context of {context} tokens needs {least}"
+            f"bytes, and a context of {context} tokens needs {least}",
+            param="device_bytes",
         )
     if pages > most:
         raise BadInput(
             f"device_bytes {device_bytes}: {pages} pages are more than {lanes} lanes at {context} tokens can use "
-            f"({most}); name a larger max_context"
+            f"({most}); name a larger max_context",
+            param="device_bytes",
         )
     return Split(device_bytes, context, slots, pages, slots * state / device_bytes)
 
