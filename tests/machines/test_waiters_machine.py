@@ -7,6 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from machine_profile import machine_settings
 
 from ninfer.base.ids import Handle, Ticket
+from ninfer.resource.continuation import Use
 from ninfer.resource.waiters import Waiters, WaitHold
 
 tickets = st.integers(0, 5).map(Ticket)
@@ -28,7 +29,7 @@ class WaitersMachine(RuleBasedStateMachine):
         before = self.kept.pop(ticket, set())
         self.kept[ticket] = {point, *carried}
         self.revoked.discard(ticket)
-        dropped = self.waiters.keep(WaitHold(ticket, point, tuple(carried)))
+        dropped = self.waiters.keep(WaitHold(ticket, point, tuple((one, frozenset({Use.INPUT})) for one in carried)))
         assert set(dropped) == before - self.kept_points()
 
     @rule(ticket=tickets)
@@ -44,10 +45,10 @@ class WaitersMachine(RuleBasedStateMachine):
             self.revoked.add(ticket)
             assert set(self.waiters.revoke(ticket)) == before - self.kept_points()
 
-    @rule(ticket=tickets)
-    def choose_again(self, ticket: Ticket) -> None:
-        assert self.waiters.take_revoked(ticket) == (ticket in self.revoked)
-        self.revoked.discard(ticket)
+    @rule()
+    def choose_again(self) -> None:
+        assert self.waiters.take_revoked() == sorted(self.revoked)
+        self.revoked.clear()
 
     @rule(without=st.frozensets(tickets))
     def look(self, without: frozenset[Ticket]) -> None:

@@ -12,6 +12,7 @@ from enum import Enum
 from ninfer.base.errors import CapacityContractError
 from ninfer.base.ids import Handle
 from ninfer.base.outcome import Shortfall
+from ninfer.base.pools import DEVICE_POOLS
 from ninfer.ports.native import Bound
 from ninfer.ports.output import RestorePath
 from ninfer.resource.admission import Claim, Right
@@ -19,6 +20,7 @@ from ninfer.resource.sources import Source, SourceAsk
 from ninfer.sched.permits import find_victim, may_preempt
 
 from .failure import Endings
+from .followers import is_worth_waiting, list_leads
 from .request import Phase, Request
 from .room import Room, make_room, revoke_at_last, revoke_snapshot, write_back
 from .state import EngineState
@@ -62,13 +64,39 @@ class Admission:
     def admit_fresh(self) -> bool:
         """Try the next of the scan. True: something changed, ask again after settling."""
         state = self._state
-        if state.program.transaction_open or state.binding is not None or not state.members.has_free_lane:
+        for revoked in state.resources.take_revoked():
+            state.counters.keeps_revoked += 1
+            state.requests[revoked].has_chosen = False
+            state.queue.ask_again(revoked)
+        if state.program.transaction_open or state.binding is not None:
+            return False
+        if not state.members.has_free_lane:
+            self._choose_ahead()
             return False
         while (ticket := state.queue.find_fresh()) is not None:
             outcome = self._try(state.requests[ticket])
             if outcome is not Outcome.WAITS:
                 return outcome is Outcome.BOUND
         return False
+
+    def _choose_ahead(self) -> None:
+        """Without a lane a request may still keep the source it would start from, so that it is there then (J2)."""
+        state = self._state
+        for ticket in state.queue.list_scanned():
+            request = state.requests[ticket]
+            if request.has_chosen:
+                continue
+            request.has_chosen = True
+            try:
+                self._keep(request, self._list_sources(request)[0])
+            except Exception as error:
+                self._endings.contain(error, request)
+
+    def _keep(self, request: Request, source: Source) -> None:
+        """The request goes on waiting, for this source (G5)."""
+        if source.quote.checkpoint is not None and request.ticket not in self._state.resources.list_waiting():
+            self._state.counters.sources_kept += 1
+        self._state.resources.keep_source(request.ticket, source)
 
     def _try(self, request: Request) -> Outcome:
         """One attempt, contained. BOUND: the request left the queue, bound or failed."""
@@ -83,10 +111,15 @@ class Admission:
 
     def _attempt(self, request: Request) -> Outcome:
         """Bind from the best source that fits, with reclaim, and with preemption where it is due."""
+        is_fresh = request.phase is Phase.QUEUED
+        if is_fresh and self._follows(request):
+            return Outcome.WAITS
         while True:
             missing = self._bind_with_reclaim(request) if self._state.members.has_free_lane else None
             if request.phase is Phase.BINDING:
                 return Outcome.BOUND
+            if is_fresh and missing is not None:
+                self._keep(request, missing.source)
             if missing is not None and missing.is_coming:
                 return Outcome.SOON
             victim = self._find_victim(request)
@@ -99,13 +132,35 @@ class Admission:
             if self._state.program.transaction_open:
                 return Outcome.SOON
 
+    def _follows(self, request: Request) -> bool:
+        """Whether it waits for a point that a resident is about to save; what it could start from stays kept (G5)."""
+        leads = list_leads(self._state, request)
+        if not leads:
+            return False
+        best = self._list_sources(request)[0]
+        if not is_worth_waiting(leads, best.quote.frontier):
+            return False
+        self._state.counters.leads_followed += not request.follows
+        request.follows = True
+        self._keep(request, best)
+        return True
+
     def _bind_with_reclaim(self, request: Request) -> Missing | None:
-        """Bind from the best source, giving up optional points but never the source itself (I8)."""
+        """Bind from the best source, giving up optional points but never the source itself (I8).
+
+        One that needs more beside itself than there is will never do: the next best is taken (G5).
+        """
+        oversized: set[Handle | None] = set()
         while True:
-            source = self._list_sources(request)[0]
+            sources = self._list_sources(request)
+            source = next(source for source in sources if source.quote.checkpoint not in oversized)
             right = Right.ENTRY if request.phase is Phase.QUEUED else Right.RESUME
             missing = self._bind_or_reclaim(request, source, right)
-            if request.phase is Phase.BINDING or missing is not None:
+            if request.phase is Phase.BINDING:
+                return missing
+            if missing is not None and not missing.is_coming and self._exceeds(source):
+                oversized.add(source.quote.checkpoint)
+            elif missing is not None:
                 return missing
 
     def _bind_anyhow(self, request: Request) -> Outcome:
@@ -146,11 +201,20 @@ class Admission:
             return replace(missing, is_coming=True)
         if request.snapshot is not None:
             return missing
-        for frugal in self._state.resources.list_frugal(self._make_ask(request), source):
+        for frugal in self._state.resources.list_frugal(self._make_ask(request), source, right):
             still = self._bind_frugally(request, frugal, missing)
             if still is None or still.is_coming:
                 return still
         return missing
+
+    def _exceeds(self, source: Source) -> bool:
+        """Whether what the source holds on the device and what the bind takes are more than the pools have."""
+        point, program = source.quote.checkpoint, self._state.program
+        if point is None or source.takes_record or source.quote.takes_over:  # what lies beside it can still end
+            return False
+        (held,) = program.list_footprints([[point]])
+        capacity = program.occupancy().capacity
+        return any(held[pool] + source.quote.need[pool] > capacity[pool] for pool in DEVICE_POOLS)
 
     def _can_make_room(self, request: Request, source: Source, right: Right) -> bool:
         """Every pool that the quote lacks, before anything is given up for one of them (I8)."""

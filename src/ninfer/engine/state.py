@@ -53,6 +53,12 @@ class Counters:
     """Pauses that kept the execution position (K1)."""
     snapshots_resumed: int = 0
     snapshots_revoked: int = 0
+    sources_kept: int = 0
+    """Times a waiting request kept a source that it could not start from yet (G5)."""
+    leads_followed: int = 0
+    """Requests that waited for a point which another one was computing (G5)."""
+    keeps_revoked: int = 0
+    """Waiting requests that had to choose again, because what they kept was needed or had ended (G7)."""
     captures: int = 0
     """Input points that were kept, wherever; `host_captures` counts those begun on the host."""
     permits_granted: int = 0
@@ -186,6 +192,9 @@ class EngineState:
         owned = self._list_in_hand().union(self.resources.list_points())
         assert owned == set(self.program.list_points()), "points and their owners differ (V-02)"
         assert self.resources.list_users() == self._list_users(), "records and their users differ (V-09)"
+        for ticket in self.resources.list_waiting():
+            is_waiting = ticket in self.requests and self.requests[ticket].phase is Phase.QUEUED
+            assert is_waiting, f"G9: ticket {ticket} keeps a source and does not wait"
         for ticket, request in self.requests.items():
             held = request.phase is Phase.PAUSED or request.snapshot is None
             assert held, f"K1: ticket {ticket} is {request.phase.value} and holds a snapshot"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ninfer.base.ids import Handle
+from ninfer.base.ids import Handle, Ticket
 from ninfer.base.pools import PAGE_TOKENS
 
 from .continuation import Continuation, History
@@ -42,12 +42,12 @@ class PointBook:
         """Records and entries, in order of ownership."""
         return tuple(self._owners.get(point, ()))
 
-    def list_sole(self, record: Continuation) -> frozenset[Handle]:
-        """Points that only this record owns and no waiter keeps: they may end with it."""
+    def list_sole(self, record: Continuation, without: frozenset[Ticket] = frozenset()) -> frozenset[Handle]:
+        """Points that only this record owns and no waiter keeps, holds of `without` left out: they may end with it."""
         return frozenset(
             point
             for point in record.frontiers
-            if self._owners[point] == [record] and not self.waiters.list_holders(point)
+            if self._owners[point] == [record] and without.issuperset(self.waiters.list_holders(point))
         )
 
     def history(self, point: Handle) -> History:

@@ -145,6 +145,10 @@ class Keeping:
                 owner.retire(point)
                 self.drop_if_empty(owner)
 
+    def frontier_of(self, point: Handle) -> int:
+        """Where a living point stands, whoever has it."""
+        return self._program.point_frontier(point)
+
     def end_unowned(self, point: Handle) -> None:
         """A waiter let go of a point; with no other owner it ends."""
         if not self.book.owners_of(point) and not self.book.waiters.list_holders(point):

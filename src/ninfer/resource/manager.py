@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 
 from ninfer.base.ids import Handle, Ticket
 from ninfer.base.outcome import Shortfall
@@ -15,6 +16,7 @@ from ninfer.base.pools import Amounts
 from ninfer.ports.native import Bound, DemoteAction, HandOver, NativeProgram
 from ninfer.ports.output import LossReport
 
+from . import waiting
 from .admission import Budget, Claim, Right
 from .book import Owner
 from .continuation import Continuation, History, Use
@@ -82,20 +84,35 @@ class ResourceManager:
         """Verified ways to start, best first, root among them. Valid until anything changes (V-14)."""
         return rank_sources(ask, self._list_candidates(ask), lambda point, at: self._quote(ask, point, at), self._costs)
 
-    def list_frugal(self, ask: SourceAsk, source: Source) -> Iterator[Source]:
+    def list_frugal(self, ask: SourceAsk, source: Source, right: Right) -> Iterator[Source]:
         """The same start with less kept beside the active state, the least loss first (F3).
 
-        First the record's old points end, then the input point itself passes on. Each is good until anything changes.
+        First the record's old points end, then the input point itself passes on; last with what other waiters keep of
+        it, where `right` may revoke them. Their holds go when the whole bind has succeeded, not before (G8). Each is
+        good until anything changes.
         """
         quote = source.quote
         if quote.checkpoint is None or not source.takes_record or quote.hand_over is not HandOver.FORK:
             return
-        for gives_up_point in (False, True):
+        others = waiting.list_revocable(self._keeping.book.waiters, ask.ticket, right)
+        for revoked, gives_up_point in product((frozenset[Ticket](), others) if others else (others,), (False, True)):
             for frugal in self._quote(
-                ask, quote.checkpoint, quote.frontier, keeps=False, gives_up_point=gives_up_point
+                ask, quote.checkpoint, quote.frontier, keeps=False, gives_up_point=gives_up_point, revoked=revoked
             ):
                 if frugal.takes_record and frugal.quote.need != quote.need:
                     yield frugal
+
+    def keep_source(self, ticket: Ticket, source: Source) -> None:
+        """The request waits and keeps this source, and nothing else: no use and no hit (G5, G6)."""
+        waiting.keep_source(self._keeping, ticket, source)
+
+    def take_revoked(self) -> list[Ticket]:
+        """Waiting requests that lost what they kept since the last call (G7)."""
+        return self._keeping.book.waiters.take_revoked()
+
+    def list_waiting(self) -> list[Ticket]:
+        """Requests that keep a source, youngest first."""
+        return self._keeping.book.waiters.list_tickets()
 
     def adopt(
         self,
@@ -113,14 +130,18 @@ class ResourceManager:
         An own resume is no demand and refreshes nothing (H1). Wishes at or before the start are fulfilled by points
         that are there already, without a copy (D6, M2).
         """
+        hold = self._keeping.book.waiters.find(ticket)
         for point in bound.consumed:  # Program has ended them: nothing may be asked about them any more
             self._keeping.forget(point)
+        waiting.revoke_holders(self._keeping, bound.consumed, source.revokes, own=ticket)
         at = 0 if own_resume or bound.frontier == 0 else self._keeping.next_order()
         if not own_resume:
             self._losses.note_prompt(history)
         if at:
             self._note_demand(source, history, ticket, at)
         record = self._keeping.take(source, history) if source.takes_record else self._keeping.branch(source, history)
+        if hold is not None and source.record is None:
+            waiting.hand_over(self._keeping, hold, record, source.quote.checkpoint, bound.consumed)
         assert record.user in (None, ticket), "one writer a history (V-09)"
         record.user, record.session = ticket, session
         if at:
@@ -129,8 +150,7 @@ class ResourceManager:
         if source.entry is not None:
             record.input_end = source.entry.serial
         self._keeping.fulfil(record, history, bound.frontier, wishes or Wishes())
-        for released in self._keeping.book.waiters.release(ticket):
-            self._keeping.end_unowned(released)
+        waiting.end_wait(self._keeping, ticket, bound.consumed)
         return record
 
     def note_prefill(self, history: History, ticket: Ticket, wishes: Wishes, start: int, stop: int) -> None:
@@ -146,8 +166,7 @@ class ResourceManager:
     def close(self, ticket: Ticket) -> None:
         """The request ended, wherever it stood: its wait hold and its observations go (G9)."""
         self._demand.close((ticket,))
-        for released in self._keeping.book.waiters.release(ticket):
-            self._keeping.end_unowned(released)
+        waiting.end_wait(self._keeping, ticket)
 
     def plan_capture(self, record: Continuation, wishes: Wishes, frontier: int) -> CapturePlan | None:
         """What a save at `frontier` would be for; None: nobody needs another point there (E4)."""
@@ -243,8 +262,10 @@ class ResourceManager:
         inactive. `users`: the requests that hold a record; `in_hand`: new points that are still to be published.
         """
         living = self._program.list_points()
-        for point in set(self.list_points()).difference(living):
+        gone = sorted(set(self.list_points()).difference(living))
+        for point in gone:
             self._keeping.forget(point)
+        waiting.revoke_holders(self._keeping, gone, frozenset(self.list_waiting()))
         owned = set(self.list_points())
         for point in living:
             if point not in owned and point not in in_hand:
@@ -303,12 +324,21 @@ class ResourceManager:
         yield None, 0
 
     def _quote(
-        self, ask: SourceAsk, point: Handle | None, frontier: int, *, keeps: bool = True, gives_up_point: bool = False
+        self,
+        ask: SourceAsk,
+        point: Handle | None,
+        frontier: int,
+        *,
+        keeps: bool = True,
+        gives_up_point: bool = False,
+        revoked: frozenset[Ticket] = frozenset(),
     ) -> Iterator[Source]:
         """Every logical way to start from one point: as the private record's next user, as a branch, as public use.
 
         `keeps`: where a slot is to be had for it, nothing of a record that is taken over ends (docs/adr/0006).
+        `revoked`: waiters whose holds do not count; the own hold never does (G8).
         """
+        without = revoked if ask.ticket is None else revoked | {ask.ticket}
         first_unit = ask.first_unit_end(frontier) - frontier
         if point is None:
             quote = self._program.quote_source(ask.prompt, None, takes_over=False, first_unit_tokens=first_unit)
@@ -337,11 +367,13 @@ class ResourceManager:
                 takes_over=True,
                 first_unit_tokens=first_unit,
                 gives_up_point=gives_up_point,
-                may_end=frozenset() if keeps and self._has_spare_slot() else self._keeping.book.list_sole(owner),
+                may_end=frozenset()
+                if keeps and self._has_spare_slot()
+                else self._keeping.book.list_sole(owner, without),
             )
             assert taken is not None, "D10: the same point, verified a moment ago"
             cost_s = self._costs.restore_s(taken.copied_bytes, ask.limit - frontier)
-            yield Source(taken, owner, cost_s, takes_record=True, carried=carried, is_named=is_named)
+            yield Source(taken, owner, cost_s, takes_record=True, carried=carried, is_named=is_named, revokes=revoked)
 
     def _has_spare_slot(self) -> bool:
         """A free slot, or one that nothing is lost with."""

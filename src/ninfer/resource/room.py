@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from ninfer.base.ids import Handle
+from ninfer.base.ids import Handle, Ticket
 from ninfer.base.outcome import Shortfall
 from ninfer.base.pools import Amounts, Pool
 from ninfer.ports.native import DeleteAction, DemoteAction, HostGap, NativeProgram
@@ -21,6 +21,7 @@ from .keeping import Keeping
 from .plans import Plan, plan_device, plan_host
 from .ranking import Action, Facts, Holder, Ranked, rank
 from .retention import find_reused
+from .waiting import revoke_holders
 
 MOST_VICTIM_SEARCHES = 8
 """Demotions of one decision for which host victims are looked for."""
@@ -78,29 +79,29 @@ class RoomMaker:
 
     def carry_out(self, plan: Plan, claim: Claim) -> tuple[Amounts, DemoteAction | None]:
         """End what the first action of a plan ends; returns what came free, and the demotion to begin, if it is one."""
-        for ticket in plan.revokes:
-            for released in self._keeping.book.waiters.revoke(ticket):
-                self._keeping.end_unowned(released)
-        first = plan.actions[0]
+        first, may_lose = plan.actions[0], frozenset(plan.revokes)
+        if claim.ticket is not None:  # the own wait bars nothing
+            may_lose |= {claim.ticket}
         if claim.budget is not None:
             claim.budget.spend(first.loss_tokens)
         if isinstance(first.action, DeleteAction):
-            return self._delete(first.action, claim.right), None
+            return self._delete(first.action, claim.right, may_lose), None
         freed = Amounts()
         for victim in first.victims:  # each deletion ends the quotes of the others
             deletion = next(
                 (one for one in self._program.list_delete_actions(Pool.HOST) if one.points == victim.points), None
             )
             if deletion is not None:
-                freed = freed + self._delete(deletion, claim.right)
+                freed = freed + self._delete(deletion, claim.right, may_lose)
         return freed, self._requote(first.action) if first.victims else first.action
 
-    def _delete(self, action: DeleteAction, right: Right) -> Amounts:
+    def _delete(self, action: DeleteAction, right: Right, may_lose: frozenset[Ticket]) -> Amounts:
         freed = self._program.delete(action)
         for point in action.points:
             if self._keeping.book.owners_of(point):
                 self._losses.note(self._keeping.book.position(point), f"deleted_for_{right.value}")
                 self._keeping.forget(point)
+        revoke_holders(self._keeping, action.points, may_lose)
         return freed
 
     def _requote(self, action: DemoteAction) -> DemoteAction | None:

@@ -88,6 +88,8 @@ class Source:
     carried: tuple[Handle, ...] = ()
     is_named: bool = False
     """The record is the one that the caller's session names."""
+    revokes: frozenset[Ticket] = frozenset()
+    """Waiters that lose what they keep of it, if the whole bind succeeds (G8)."""
 
 
 def cost_order(source: Source) -> tuple[float, int, int, int, int, int, Handle]:

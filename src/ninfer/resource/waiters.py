@@ -10,25 +10,24 @@ from dataclasses import dataclass
 
 from ninfer.base.ids import Handle, Ticket
 
+from .continuation import Use
+
 
 @dataclass(frozen=True, slots=True)
 class WaitHold:
-    """What one waiting request keeps. `carried`: its compatible input point and anchors.
+    """What one waiting request keeps: its source, and the compatible input point and anchors with their uses.
 
-    `record`, `publication_order`: the record behind the source as it stood; when it has moved on, the waiter branches
-    (G8). Both None for a public source.
+    They are handed over to its branch when the record that owned them has moved on meanwhile (G6, G8).
     """
 
     ticket: Ticket
     point: Handle
-    carried: tuple[Handle, ...] = ()
-    record: int | None = None
-    publication_order: int | None = None
+    carried: tuple[tuple[Handle, frozenset[Use]], ...] = ()
 
     @property
     def points(self) -> tuple[Handle, ...]:
         """Everything kept, once, the source first."""
-        return tuple(dict.fromkeys((self.point, *self.carried)))
+        return tuple(dict.fromkeys((self.point, *(point for point, _ in self.carried))))
 
 
 class Waiters:
@@ -76,12 +75,10 @@ class Waiters:
         self._revoked.add(ticket)
         return self._drop(ticket)
 
-    def take_revoked(self, ticket: Ticket) -> bool:
-        """Whether the request lost its hold since it last asked."""
-        if ticket not in self._revoked:
-            return False
-        self._revoked.remove(ticket)
-        return True
+    def take_revoked(self) -> list[Ticket]:
+        """Requests that lost their hold since the last call, oldest first: they choose again (G7)."""
+        revoked, self._revoked = sorted(self._revoked), set()
+        return revoked
 
     def list_tickets(self) -> list[Ticket]:
         """Everybody who keeps something, youngest first: the order of revocation (G7)."""

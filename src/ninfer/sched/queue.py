@@ -81,17 +81,25 @@ class WaitingQueue:
         """The request did not fit under the present event."""
         self._failed_at[ticket] = self._event
 
+    def ask_again(self, ticket: Ticket) -> None:
+        """What this waiting request had chosen is gone: it may be asked at once (G7)."""
+        self._failed_at.pop(ticket, None)
+
+    def list_scanned(self) -> list[Ticket]:
+        """Fresh tickets that a scan looks at: the head and up to C more, as far as they may be passed (J2)."""
+        scanned: list[Ticket] = []
+        for ticket, passes in islice(self._fresh.items(), self._most_passes + 1):
+            scanned.append(ticket)
+            if passes >= self._most_passes:
+                break
+        return scanned
+
     def find_fresh(self) -> Ticket | None:
         """The next of a scan over the head and up to C more: the oldest that was not tried under the present event.
 
         Nobody is looked at behind a request that has been passed C times.
         """
-        for ticket, passes in islice(self._fresh.items(), self._most_passes + 1):
-            if self._may_try(ticket):
-                return ticket
-            if passes >= self._most_passes:
-                return None
-        return None
+        return next((ticket for ticket in self.list_scanned() if self._may_try(ticket)), None)
 
     def count_passes(self, ticket: Ticket) -> int:
         """How many younger requests have started before this waiting fresh one."""

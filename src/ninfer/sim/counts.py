@@ -30,6 +30,9 @@ class Counts:
     tail_copies: int = 0
     restores: int = 0
     exact_hits: int = 0
+    sources_kept: int = 0
+    leads_followed: int = 0
+    keeps_revoked: int = 0
     captures: int = 0
     captures_refused: int = 0
     host_captures: int = 0

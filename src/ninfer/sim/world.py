@@ -352,6 +352,9 @@ class World:
 
     def _close_counts(self) -> None:
         self.counts.cycles = self._cycle
+        engine = self._state.counters
+        self.counts.sources_kept, self.counts.leads_followed = engine.sources_kept, engine.leads_followed
+        self.counts.keeps_revoked = engine.keeps_revoked
         self.counts.close(late=self._device.late, overtaking=self._device.overtaking)
 
     def _check_end(self) -> None:

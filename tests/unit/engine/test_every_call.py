@@ -24,7 +24,7 @@ from ninfer.ports.sampling import SamplingParams
 from ninfer.resource.admission import Claim, Right
 from ninfer.resource.manager import CacheFacts
 
-ENGINE_WIDE = frozenset({"poll", "count_leaving", "count_transfers", "collect_ends", "audit"})
+ENGINE_WIDE = frozenset({"poll", "count_leaving", "count_transfers", "collect_ends", "take_revoked", "audit"})
 """Calls that are made for nobody: what they break is the engine."""
 SAMPLES = 240
 HOST_BYTES = (0, 3 << 20, 64 << 20)

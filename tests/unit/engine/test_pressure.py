@@ -149,9 +149,10 @@ def test_the_oldest_paused_request_takes_the_lane_of_a_younger_one() -> None:
 
 def test_a_resume_starts_at_most_where_it_was_paused() -> None:
     """[G1], USE-03: a deeper point of somebody else would leave prompt tokens that are neither cached nor computed."""
-    engine = SimEngine(lanes=2, pages=64, chunk=64)
+    engine = SimEngine(lanes=3, pages=64, chunk=64)
+    engine.submit(filler(30, 3), 400)  # older than both, so that nobody is paused for the resume
+    paused = engine.submit(filler(600, 1), 5, recovery=0)  # saves nothing, so that its twin does not wait for it
     twin = engine.submit(filler(600, 1), 5)
-    paused = engine.submit(filler(600, 1), 5)
     engine.turn()
     while engine.state.requests[paused.handle.ticket].frontier < 256:  # type: ignore[union-attr]
         engine.turn()
