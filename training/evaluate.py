@@ -3,7 +3,8 @@
     python -m training.evaluate --each 200 --threads 2
 
 Every row greedy, held-out cases only (`training/cases.py`). Finished rows are kept in `--work`, so a run that was
-stopped goes on where it ended. Drafts and held-out loss come from the training code, which holds the MTP layer.
+stopped goes on where it ended; with `--rows` several processes share the work, and one without it writes the report.
+Drafts and held-out loss come from the training code, which holds the MTP layer.
 """
 
 from __future__ import annotations
@@ -174,6 +175,7 @@ def main() -> None:
     parser.add_argument("--each", type=int, default=200)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--work", type=Path, default=Path(".train/evaluation"))
+    parser.add_argument("--rows", nargs="+", help="only these rows, by name, and no report")
     parser.add_argument("--report", type=Path, default=REPORT)
     a = parser.parse_args()
     torch.set_num_threads(a.threads)
@@ -182,8 +184,10 @@ def main() -> None:
     rows = rows_of(a.each, tokenizer)
     results: dict[str, Any] = {}
     with Engine(a.model, threads=a.threads, max_queue=a.each + 8, queue_timeout_s=36000.0) as engine:
-        questions = run_questions(engine)
+        questions = [] if a.rows else run_questions(engine)
         for name, cases in rows.items():
+            if a.rows and name not in a.rows:
+                continue
             kept = a.work / (name.replace(" ", "_") + ".json")
             if not kept.exists():
                 kept.write_text(json.dumps(run_row(engine, cases)))
@@ -192,6 +196,8 @@ def main() -> None:
             print(
                 f"{name:24s} {row['right']}/{row['n']} right, {row['exact']} exact, {row['seconds']:.0f}s", flush=True
             )
+    if a.rows:
+        return
     kept = a.work / "drafts.json"
     if not kept.exists():
         short = [c for name, cases in rows.items() if name not in ("recall at 2048", "recall at 4096") for c in cases]
