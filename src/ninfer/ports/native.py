@@ -7,7 +7,7 @@ Nobody above sees a page or a slot. Reading calls (`quote_`, `need_`, `list_`) c
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
@@ -204,7 +204,7 @@ class DeleteAction:
     points: tuple[Handle, ...]
     frees: Amounts
     lost_tokens: int
-    epoch: int
+    epoch: int = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +230,17 @@ class DemoteAction:
     frees: Amounts
     moved_bytes: int
     pages: PageGroup | None
-    epoch: int
+    epoch: int = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ActionGroup:
+    """Actions that Program found together and keeps: the same object for as long as all of them hold (I2).
+
+    Their `epoch` is that of the finding; the listing says for which epoch they hold.
+    """
+
+    actions: tuple[DeleteAction | DemoteAction, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,6 +407,19 @@ class NativeProgram(Protocol):
 
     def list_delete_actions(self, pool: Pool) -> list[DeleteAction]:
         """One action per optional point that no sequence reads (smallest sets whose end frees something of `pool`)."""
+        ...
+
+    def list_delete_groups(self, pool: Pool) -> list[ActionGroup]:
+        """`list_delete_actions` in the groups they were found in; an unchanged group is the same object (I2)."""
+        ...
+
+    def list_demote_groups(self, pool: Pool) -> list[ActionGroup]:
+        """`list_demote_actions` in the groups they were found in."""
+        ...
+
+    @property
+    def epoch(self) -> int:
+        """Counts changes. An action of a group is carried out as one of this epoch, and of no later one (V-14)."""
         ...
 
     def delete(self, action: DeleteAction) -> Amounts:

@@ -6,6 +6,10 @@ point that somebody reads are not.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
 from ninfer.base.ids import Handle
 from ninfer.base.pools import Amounts, Pool
 from ninfer.ports.native import DeleteAction
@@ -16,23 +20,45 @@ from ninfer.store.tables import PageTable
 from .releases import Releases
 
 
-def list_actions(stores: ContextStores, pool: Pool) -> list[DeleteAction]:
-    """Smallest sets of points whose end frees something of `pool`, in a fixed order."""
-    releases = Releases(stores)
-    if pool is Pool.STATE:
-        return _list_image_actions(stores, releases, pool)
-    if pool in stores.pages:
-        return _list_page_actions(stores, releases, pool)
-    if pool is Pool.HOST and len(stores.arena):
-        actions = _list_image_actions(stores, releases, pool) + _list_page_actions(stores, releases, pool)
-        return list({action.points: action for action in actions}.values())
-    return []
+def find_deletions(
+    stores: ContextStores, releases: Releases, directory: KvDirectory, pool: Pool
+) -> tuple[list[DeleteAction], bool]:
+    """Smallest sets of points of one history whose end frees something of `pool`.
+
+    True beside them: its pages free nothing alone, it has to be joined with those who share them.
+    """
+    images: list[DeleteAction] = []
+    if pool is Pool.STATE or pool is Pool.HOST:
+        images = list(_list_own_images(stores, releases, directory, pool))
+    if pool is Pool.STATE or directory.has_writer:
+        return images, False
+    nested = _list_nested(stores, releases, directory, pool)
+    actions = {action.points: action for action in (*images, *nested)} if images else {}
+    return list(actions.values()) or nested, not nested
 
 
-def delete_points(stores: ContextStores, action: DeleteAction) -> Amounts:
+def find_joint_deletions(
+    stores: ContextStores, releases: Releases, barren: Iterable[int], pool: Pool
+) -> list[DeleteAction]:
+    """Sets of points of several histories that free something of `pool` together: shared images, shared last pages."""
+    actions: list[DeleteAction] = []
+    if pool is Pool.STATE or pool is Pool.HOST:
+        actions += _list_shared_images(stores, releases, pool)
+    asked: set[tuple[Pool, int, int]] = set()
+    for serial in sorted(barren):
+        directory = stores.directories[serial]
+        for shared in stores.pages if pool is Pool.HOST else (pool,):
+            index = _find_deepest(stores, directory.tables[shared], shared, pool)
+            deepest = (shared, index, directory.tables[shared].entries[index] if index >= 0 else 0)
+            if index >= 0 and deepest not in asked:
+                asked.add(deepest)
+                actions += _list_joint(stores, releases, *deepest, wanted=pool)
+    return list({action.points: action for action in actions}.values())
+
+
+def delete_points(stores: ContextStores, releases: Releases, action: DeleteAction) -> Amounts:
     """Carry out an action of this epoch (V-14). Readers are checked again (V-03)."""
     assert action.epoch == stores.epoch.value, f"V-14: action of epoch {action.epoch}, now {stores.epoch.value}"
-    releases = Releases(stores)
     endable = all(releases.may_end(stores.checkpoints[point]) for point in action.points)
     assert endable, "V-03: a point of the action is being read"
     before = stores.free()
@@ -43,49 +69,29 @@ def delete_points(stores: ContextStores, action: DeleteAction) -> Amounts:
     return freed
 
 
-def _list_image_actions(stores: ContextStores, releases: Releases, pool: Pool) -> list[DeleteAction]:
-    """One action a StateImage of that medium: its one point, or all points that share it."""
-    actions: list[DeleteAction] = []
+def _list_own_images(
+    stores: ContextStores, releases: Releases, directory: KvDirectory, pool: Pool
+) -> Iterator[DeleteAction]:
+    """One action a StateImage of that medium that one point alone owns."""
     epoch, name = stores.epoch.value, pool.value
-    for directory in stores.directories:
-        for point, checkpoint, frees in releases.list_single(directory):
-            if getattr(frees, name) and (checkpoint.slot is None) == (pool is Pool.HOST):
-                actions.append(DeleteAction((point,), frees, checkpoint.frontier, epoch))
+    for point, checkpoint, frees in releases.list_single(directory):
+        if getattr(frees, name) and (checkpoint.slot is None) == (pool is Pool.HOST):
+            yield DeleteAction((point,), frees, checkpoint.frontier, epoch)
+
+
+def _list_shared_images(stores: ContextStores, releases: Releases, pool: Pool) -> Iterator[DeleteAction]:
+    """One action a StateImage that several points share: all of them."""
     for sharing in releases.list_shared_images():
         if all(releases.may_end(checkpoint) for _, checkpoint in sharing):
             points = tuple(point for point, _ in sharing)
             frees = releases.of_points(points)
             if frees[pool]:
                 lost_tokens = max(checkpoint.frontier for _, checkpoint in sharing)
-                actions.append(DeleteAction(points, frees, lost_tokens, epoch))
-    return actions
+                yield DeleteAction(points, frees, lost_tokens, stores.epoch.value)
 
 
-def _list_page_actions(stores: ContextStores, releases: Releases, pool: Pool) -> list[DeleteAction]:
-    """Per history its deepest points, one more at a time; histories that free nothing alone are joined."""
-    actions: list[DeleteAction] = []
-    barren: list[KvDirectory] = []
-    for directory in stores.directories:
-        if directory.has_writer:
-            continue
-        mine = _nested_actions(stores, releases, directory, pool)
-        actions += mine
-        if not mine:
-            barren.append(directory)
-    asked: set[tuple[Pool, int, int]] = set()
-    for directory in barren:
-        for shared in stores.pages if pool is Pool.HOST else (pool,):
-            index = _find_deepest(stores, directory.tables[shared], shared, pool)
-            deepest = (shared, index, directory.tables[shared].entries[index] if index >= 0 else 0)
-            if index >= 0 and deepest not in asked:
-                asked.add(deepest)
-                actions += _joint_actions(stores, releases, *deepest, wanted=pool)
-    return actions
-
-
-def _nested_actions(
-    stores: ContextStores, releases: Releases, directory: KvDirectory, pool: Pool
-) -> list[DeleteAction]:
+def _list_nested(stores: ContextStores, releases: Releases, directory: KvDirectory, pool: Pool) -> list[DeleteAction]:
+    """The deepest points of a history, one more at a time."""
     actions: list[DeleteAction] = []
     ending: tuple[Handle, ...] = ()
     freed_before = lost_tokens = 0
@@ -102,17 +108,18 @@ def _nested_actions(
 
 def _find_deepest(stores: ContextStores, table: PageTable, pool: Pool, wanted: Pool) -> int:
     """Index of the last page whose end could free something of `wanted`; -1: there is none."""
-    for index in range(len(table.entries) - 1, -1, -1):
-        page = table.entries[index]
-        on_host = page < 0 or (wanted is Pool.HOST and stores.copies.find_host(pool, page) is not None)
-        if on_host == (wanted is Pool.HOST):
-            return index
-        if not table.host_pages and not stores.copies.replicas:
-            return -1
-    return -1
+    entries = np.frombuffer(table.entries.view(), np.int32)
+    if wanted is not Pool.HOST:
+        found = entries > 0
+    elif table.host_pages or stores.copies.replicas:
+        found = (entries < 0) | (stores.copies.list_hosts(pool, np.maximum(entries, 0)) >= 0)
+    else:
+        return -1
+    indexes = np.flatnonzero(found)
+    return int(indexes[-1]) if len(indexes) else -1
 
 
-def _joint_actions(
+def _list_joint(
     stores: ContextStores, releases: Releases, pool: Pool, index: int, page: int, *, wanted: Pool
 ) -> list[DeleteAction]:
     """All histories that share one's last page end above it together."""

@@ -78,6 +78,8 @@ class RunAhead:
             return None
         if sequence.source is not None or not sequence.slot_is_live:
             return None
+        if any(orphan.slot == self._slots[sequence.lane] for orphan in self._orphans):
+            return None  # a dropped launch still reads the active slot, which an adopted one would pass on
         start = sequence.ledger.ledger_frontier  # everything committed is fed, or on its way
         stop = find_stop(sequence, Work.AHEAD, len(token_ids))
         if reserve_coverage(self._stores, sequence, stop) is not None:

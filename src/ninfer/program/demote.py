@@ -1,35 +1,20 @@
-"""Demotion: the finite actions that leave content on the host alone, and their execution by page group (I1, I6, L2)."""
+"""Demotion: content leaves the device and stays on the host, a StateImage or a page group at a time (I6, I11, L2)."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from ninfer.base.frontier import backend_frontier
-from ninfer.base.ids import Handle, PageId, SlotId
+from ninfer.base.ids import Handle, PageId
 from ninfer.base.outcome import Shortfall
-from ninfer.base.pools import PAGE_TOKENS, ZERO, Amounts, Pool
+from ninfer.base.pools import ZERO, Amounts, Pool
 from ninfer.ports.device import HostTier
-from ninfer.ports.native import DeleteAction, DemoteAction, Demoting, HostGap, PageGroup
+from ninfer.ports.native import DeleteAction, DemoteAction, Demoting, HostGap
 from ninfer.ports.transactions import TransactionKind
 from ninfer.store.stores import ContextStores
-from ninfer.store.tables import PageTable
 
 from .hosting import Leaving, PageSpot, land_saves, leave_device, reserve_room, submit_saves
-from .releases import find_run
 from .transaction import ContextTransaction, Transactions
-
-GROUP_PAGES = 16
-"""Most pages of one action: 1,024 tokens."""
-
-
-def list_demotions(stores: ContextStores, pool: Pool) -> list[DemoteAction]:
-    """All demotions that free something of a device pool: StateImages, or groups of pages, the deepest first."""
-    if not stores.arena.capacity_bytes:
-        return []
-    if pool is Pool.STATE:
-        return _list_state_demotions(stores)
-    return _list_page_demotions(stores, pool) if pool in stores.pages else []
 
 
 def find_host_gap(stores: ContextStores, action: DemoteAction, deletions: Sequence[DeleteAction]) -> HostGap | None:
@@ -152,81 +137,3 @@ def _find_leaving(stores: ContextStores, action: DemoteAction, most: int | None)
     entries = stores.directories[group.serial].tables[action.pool].entries
     spots = [PageSpot(action.pool, index, PageId(entries[index])) for index in range(group.first, group.stop)]
     return Leaving(None, tuple(reversed(spots))[:most])
-
-
-def _list_state_demotions(stores: ContextStores) -> list[DemoteAction]:
-    """One action a slot: every point that shares it keeps its image on the host."""
-    by_slot: dict[SlotId, list[Handle]] = {}
-    for point, checkpoint in stores.checkpoints.items():
-        if checkpoint.slot is not None:
-            by_slot.setdefault(checkpoint.slot, []).append(point)
-    state_bytes, epoch = stores.copies.block_bytes(Pool.STATE), stores.epoch.value
-    actions = []
-    for slot, points in by_slot.items():
-        if stores.slots.refs(slot) == len(points):
-            moved = 0 if stores.copies.find_host(Pool.STATE, slot) is not None else state_bytes
-            actions.append(DemoteAction(Pool.STATE, tuple(points), Amounts(state=1), moved, None, epoch))
-    return actions
-
-
-def _list_page_demotions(stores: ContextStores, pool: Pool) -> list[DemoteAction]:
-    """Groups of pages with the same owners, none of which has a writer; what several share is found once."""
-    actions: list[DemoteAction] = []
-    seen: set[int] = set()  # first pages of shared runs, and, so that they need not be searched for, last ones
-    ends: set[int] = set()
-    amounts = [Amounts.of({pool: count}) for count in range(GROUP_PAGES + 1)]
-    for directory in stores.directories:
-        table = directory.tables[pool]
-        stop = 0 if directory.has_writer else len(table.entries)
-        while stop and table.entries[stop - 1] not in ends:
-            first, count = find_run(stores, table, stop)
-            owners = [directory]
-            if count > 1:
-                entry = table.entries[first]
-                ends.add(table.entries[stop - 1])
-                if entry in seen:
-                    break
-                seen.add(entry)
-                owners = stores.directories.list_sharing(pool, first, entry)
-                if any(owner.has_writer for owner in owners):
-                    break  # whoever shares a page shares all before it
-            holders = [
-                (backend_frontier(pool, tokens), point) for owner in owners for tokens, point in owner.list_holders()
-            ]
-            for group in _list_groups(table, first, stop):
-                frees = amounts[group[1] - group[0]]
-                actions.append(_page_action(stores, pool, PageGroup(directory.serial, *group), holders, frees))
-            stop = first
-    return actions
-
-
-def _list_groups(table: PageTable, first: int, stop: int) -> Iterator[tuple[int, int]]:
-    """At most GROUP_PAGES adjoining device pages that nobody reads, the deepest first."""
-    if not table.host_pages and not table.pages.leased_cells:
-        yield from ((max(first, end - GROUP_PAGES), end) for end in range(stop, first, -GROUP_PAGES))
-        return
-    end = stop
-    for index in range(stop - 1, first - 2, -1):
-        page = table.entries[index] if index >= first else 0
-        movable = page > 0 and not table.pages.readers(page)
-        if not movable or end - index > GROUP_PAGES:
-            if index + 1 < end:
-                yield index + 1, end
-            end = index + 1 if movable else index
-
-
-def _page_action(
-    stores: ContextStores, pool: Pool, group: PageGroup, holders: list[tuple[int, Handle]], frees: Amounts
-) -> DemoteAction:
-    unsaved = group.stop - group.first
-    if stores.copies.replicas:
-        pages = stores.directories[group.serial].tables[pool].entries.view(group.first, group.stop)
-        unsaved = sum(stores.copies.find_host(pool, page) is None for page in pages)
-    return DemoteAction(
-        pool=pool,
-        points=tuple(point for tokens, point in holders if tokens > group.first * PAGE_TOKENS),
-        frees=frees,
-        moved_bytes=unsaved * stores.copies.block_bytes(pool),
-        pages=group,
-        epoch=stores.epoch.value,
-    )

@@ -6,14 +6,17 @@ calls it (B8).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from collections.abc import Sequence as Rows
-from typing import assert_never
+from dataclasses import replace
+from typing import TypeVar, assert_never
 
 from ninfer.base.ids import Handle, LaneId, UnitId
 from ninfer.base.outcome import Shortfall
 from ninfer.base.pools import Amounts, Pool
 from ninfer.ports.device import Device, HostTier, UnitBatch, UnitKind, UnitRow
 from ninfer.ports.native import (
+    ActionGroup,
     Bound,
     CaptureRequest,
     ControlTurn,
@@ -36,7 +39,7 @@ from ninfer.store.audit import audit_stores
 from ninfer.store.handles import HandleTable
 from ninfer.store.stores import ContextStores
 
-from .actions import delete_points, list_actions
+from .actions import delete_points
 from .ahead import RunAhead
 from .bind import bind_source, settle_bind
 from .capture import (
@@ -46,16 +49,19 @@ from .capture import (
     spend_destinations,
     start_host_capture,
 )
-from .demote import covers, find_host_gap, list_demotions, settle_demotion, start_batch, start_demotion
+from .demote import covers, find_host_gap, settle_demotion, start_batch, start_demotion
 from .flights import AheadFlight, Flights, UnitFlight
 from .footprints import list_footprints
 from .hosting import Leaving
+from .offers import Kind, Offers
 from .pause import freeze_sequence, revoke, settle_pause, start_pause
 from .permits import forfeit_permit, reserve_coverage, spend_coverage
 from .quotes import quote_point, quote_root
 from .sequence import Sequence
 from .transaction import ContextTransaction, Transactions
 from .units import Work, cuts_between, find_stop, sample_row, unit_row
+
+A = TypeVar("A", DeleteAction, DemoteAction)
 
 
 class Program:
@@ -66,6 +72,7 @@ class Program:
         self._device = device
         self._host = host
         self._stores = ContextStores(device.facts, 0 if host is None else host.host_bytes)
+        self._offers = Offers(self._stores)
         self._transactions = Transactions()
         self._sequences: HandleTable[Sequence] = HandleTable()
         self._released: list[Sequence] = []
@@ -259,11 +266,11 @@ class Program:
 
     def list_delete_actions(self, pool: Pool) -> list[DeleteAction]:
         """Finite ways to free something of `pool` by ending points (B7)."""
-        return list_actions(self._stores, pool)
+        return [replace(action, epoch=self.epoch) for action in _flatten(self.list_delete_groups(pool), DeleteAction)]
 
     def delete(self, action: DeleteAction) -> Amounts:
         """End the points of the action; returns what became free."""
-        return delete_points(self._stores, action)
+        return delete_points(self._stores, self._offers.releases, action)
 
     @property
     def transaction_open(self) -> bool:
@@ -272,7 +279,20 @@ class Program:
 
     def list_demote_actions(self, pool: Pool) -> list[DemoteAction]:
         """Finite ways to free something of a device pool by leaving content on the host (I1, I6)."""
-        return list_demotions(self._stores, pool)
+        return [replace(action, epoch=self.epoch) for action in _flatten(self.list_demote_groups(pool), DemoteAction)]
+
+    def list_delete_groups(self, pool: Pool) -> list[ActionGroup]:
+        """The same deletions, in groups that stay the same objects while nothing they rest on changes."""
+        return self._offers.list_groups(Kind.DELETE, pool)
+
+    def list_demote_groups(self, pool: Pool) -> list[ActionGroup]:
+        """The same demotions, in such groups."""
+        return self._offers.list_groups(Kind.DEMOTE, pool)
+
+    @property
+    def epoch(self) -> int:
+        """Counts changes of the stores."""
+        return self._stores.epoch.value
 
     def demote(
         self, action: DemoteAction, *, most: int | None = None, keeps_device: bool = False
@@ -344,6 +364,7 @@ class Program:
         owners = [sequence.owned() for sequence in living]
         owners += self._transactions.list_owned() + self._ahead.list_owned()
         audit_stores(self._stores, owners)
+        self._offers.audit()
 
     def _follow_demotion(
         self, outcome: tuple[Demoting, ContextTransaction | None, Leaving] | Shortfall
@@ -430,3 +451,7 @@ class Program:
         self._stores.slots.drop(sequence.slot)
         sequence.directory.close_writer()
         self._stores.directories.close_unheld(sequence.directory)
+
+
+def _flatten(groups: Iterable[ActionGroup], kind: type[A]) -> list[A]:
+    return [action for group in groups for action in group.actions if isinstance(action, kind)]

@@ -1,7 +1,7 @@
-"""What ending points frees, for many questions about one moment: facts of each history are found once (B7, I2).
+"""What ending points frees: facts of each history, kept for as long as nothing they rest on changes (B7, I2).
 
-Knows references, coverage and replicas. Valid until anything changes. Written for speed where it loops over points: a
-listing over 1,000 of them stands in the way of an admission.
+Knows references, coverage and replicas. The stores mark what changes; `sync` drops the facts that rest on it. A listing
+over 1,000 points stands in the way of an admission, so that only what changed is found again.
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ import numpy as np
 import numpy.typing as npt
 
 from ninfer.base.frontier import backend_frontier, pages_for
-from ninfer.base.ids import Handle
+from ninfer.base.ids import Handle, SlotId
 from ninfer.base.pools import Amounts, Pool
 from ninfer.ports.native import PointKind
 from ninfer.store.checkpoints import Checkpoint
 from ninfer.store.directory import KvDirectory
 from ninfer.store.stores import ContextStores
 from ninfer.store.tables import PageTable
+
+from .watches import Watches
 
 
 class _Tail:
@@ -55,29 +57,43 @@ class _Tail:
         return self._pages[dropped], self._host_bytes[dropped]
 
 
-class _History:
-    """Facts of one history. `holders`: its points by coverage. `tails`: per KV pool in order; None with a writer."""
+class History:
+    """Facts of one history. `holders`: its points by coverage. `tails`: per KV pool; None with a writer.
 
-    __slots__ = ("holders", "tails")
+    `sharing`: its points whose StateImage has other owners or readers too.
+    """
 
-    def __init__(self, stores: ContextStores, directory: KvDirectory) -> None:
-        self.holders = directory.list_holders()
-        self.tails: list[_Tail] | None = None
-        if not directory.has_writer:
-            self.tails = [_Tail(stores, pool, table) for pool, table in directory.tables.items()]
+    __slots__ = ("holders", "sharing", "tails")
+
+    def __init__(
+        self, holders: list[tuple[int, Handle]], sharing: tuple[Handle, ...], tails: dict[Pool, _Tail] | None
+    ) -> None:
+        self.holders = holders
+        self.sharing = sharing
+        self.tails = tails
 
 
 class Releases:
-    """Answers about one epoch of the stores."""
+    """Answers about the stores as they are now. One for each Program."""
 
     def __init__(self, stores: ContextStores) -> None:
         self._stores = stores
-        self._epoch = stores.epoch.value
         self._slot_refs, self._slot_readers = stores.slots.list_counts()
-        self._holds_images = len(stores.arena) > 0
-        self._histories: dict[int, _History] = {}
+        self._histories: dict[int, History] = {}
         self._known: dict[tuple[int, ...], Amounts] = {}
         self._pools = list(stores.pages)
+        self._watches = Watches(stores)
+        self.bounds = self._watches.bounds
+        self.sharing: set[int] = set()
+        """Serials of histories with points that share their StateImage."""
+
+    def sync(self) -> set[int]:
+        """Drop facts that rest on what has changed; returns the serials of the histories, ended ones included."""
+        changed = self._watches.take_changed()
+        for serial in changed:
+            self._histories.pop(serial, None)
+            self.sharing.discard(serial)
+        return changed
 
     def may_end(self, checkpoint: Checkpoint) -> bool:
         """A snapshot ends by revocation alone (K3); what is being read stays (V-03)."""
@@ -90,12 +106,12 @@ class Releases:
 
     def list_single(self, directory: KvDirectory) -> Iterator[tuple[Handle, Checkpoint, Amounts]]:
         """Points of a history with an image of their own that may end, each with what it alone frees."""
-        history = self._facts(directory)
+        history = self.facts(directory)
         holders = history.holders
         deepest = len(holders) - 1
         for position, (_, point) in enumerate(holders):
             checkpoint = self._stores.checkpoints[point]
-            if self._shares_image(checkpoint) or not self.may_end(checkpoint):
+            if point in history.sharing or not self.may_end(checkpoint):
                 continue
             kept = None
             if position == deepest:
@@ -108,7 +124,7 @@ class Releases:
 
     def list_nested(self, directory: KvDirectory) -> Iterator[tuple[Handle, Amounts]]:
         """Points of a history that may end, the deepest first, each with what it frees along with all deeper ones."""
-        history = self._facts(directory)
+        history = self.facts(directory)
         holders = history.holders
         slots = host_bytes = 0
         for position in range(len(holders) - 1, -1, -1):
@@ -116,7 +132,7 @@ class Releases:
             checkpoint = self._stores.checkpoints[point]
             if not self.may_end(checkpoint):
                 return
-            if self._shares_image(checkpoint):
+            if point in history.sharing:
                 yield from self._list_sharing(history, position)
                 return
             freed_slots, freed_bytes = self._image(checkpoint)
@@ -125,7 +141,7 @@ class Releases:
             kept = holders[position - 1][0] if position else 0
             yield point, self._amounts(history, kept, slots, host_bytes)
 
-    def _list_sharing(self, history: _History, position: int) -> Iterator[tuple[Handle, Amounts]]:
+    def _list_sharing(self, history: History, position: int) -> Iterator[tuple[Handle, Amounts]]:
         """The rest of `list_nested`, from the first point that shares its image: counted anew each time."""
         points = [point for _, point in history.holders]
         for first in range(position, -1, -1):
@@ -133,24 +149,45 @@ class Releases:
                 return
             yield points[first], self.of_points(points[first:])
 
-    def _facts(self, directory: KvDirectory) -> _History:
-        facts = self._histories.get(directory.serial)
-        if facts is None:
-            assert self._epoch == self._stores.epoch.value, "V-14: releases of another epoch"
-            facts = self._histories[directory.serial] = _History(self._stores, directory)
-        return facts
+    def facts(self, directory: KvDirectory) -> History:
+        """Facts of one history, found again only after a change."""
+        known = self._histories.get(directory.serial)
+        if known is None:
+            known = self._histories[directory.serial] = self._find(directory)
+        return known
 
-    def _amounts(self, history: _History, kept_tokens: int | None, slots: int, host_bytes: int) -> Amounts:
+    def _find(self, directory: KvDirectory) -> History:
+        stores, serial, watches = self._stores, directory.serial, self._watches
+        holders = directory.list_holders()
+        watches.forget(serial)
+        sharing = []
+        for _, point in holders:
+            checkpoint = stores.checkpoints[point]
+            watches.add_image(serial, checkpoint.slot, checkpoint.image)
+            if self._shares_image(checkpoint):
+                sharing.append(point)
+        if sharing:
+            self.sharing.add(serial)
+        if directory.has_writer:
+            return History(holders, tuple(sharing), None)
+        tails = {pool: _Tail(stores, pool, table) for pool, table in directory.tables.items()}
+        for pool, tail in tails.items():
+            watches.add_pages(serial, pool, directory.tables[pool], tail.first)
+        return History(holders, tuple(sharing), tails)
+
+    def _amounts(self, history: History, kept_tokens: int | None, slots: int, host_bytes: int) -> Amounts:
         """`kept_tokens`: what stays covered; None: all of it. Equal amounts are one object: most are."""
         key = [slots]
         if kept_tokens is not None and history.tails is not None:
-            for tail in history.tails:
+            for tail in history.tails.values():
                 pages, freed_bytes = tail.count_freed(kept_tokens)
                 key.append(pages)
                 host_bytes += freed_bytes
         key.append(host_bytes)
         known = self._known.get(tuple(key))
         if known is None:
+            if len(self._known) > 10_000:
+                self._known.clear()
             pages_of = dict(zip(self._pools, key[1:-1], strict=False))
             known = Amounts.of({Pool.STATE: slots, Pool.HOST: host_bytes, **pages_of})
             self._known[tuple(key)] = known
@@ -164,17 +201,17 @@ class Releases:
             return 0, stores.arena.count_freed([checkpoint.image])
         if self._slot_refs[slot] > 1:
             return 0, 0
-        replica = stores.copies.find_host(Pool.STATE, slot) if self._holds_images else None
+        replica = stores.copies.find_host(Pool.STATE, slot) if len(stores.arena) else None
         return 1, 0 if replica is None else stores.arena.count_freed([replica])
 
     def list_shared_images(self) -> list[list[tuple[Handle, Checkpoint]]]:
-        """Points by the image that several own, in order of handle; empty when every image has one owner."""
-        owners: dict[object, list[tuple[Handle, Checkpoint]]] = {}
-        if any(count > 1 for count in self._slot_refs) or self._holds_images:
-            for point, checkpoint in self._stores.checkpoints.items():
-                if self._shares_image(checkpoint):
-                    image = checkpoint.image if checkpoint.slot is None else checkpoint.slot
-                    owners.setdefault(image, []).append((point, checkpoint))
+        """Points by the image that several own or read, in order of handle; empty when every image has one owner."""
+        owners: dict[SlotId | Handle | None, list[tuple[Handle, Checkpoint]]] = {}
+        found = [point for serial in self.sharing for point in self._histories[serial].sharing]
+        for point in sorted(found):
+            checkpoint = self._stores.checkpoints[point]
+            image = checkpoint.image if checkpoint.slot is None else checkpoint.slot
+            owners.setdefault(image, []).append((point, checkpoint))
         return list(owners.values())
 
     def _shares_image(self, checkpoint: Checkpoint) -> bool:
