@@ -80,7 +80,14 @@ def read_named_geometry(name: str) -> ModelGeometry:
 
 
 def open_random(
-    name: str, where: torch.device, *, lanes: int, max_context: int, host_bytes: int, chunk_tokens: int
+    name: str,
+    where: torch.device,
+    *,
+    lanes: int,
+    max_context: int,
+    host_bytes: int,
+    chunk_tokens: int,
+    vocab_tokens: int | None = None,
 ) -> CudaDevice:
     """A device with random weights, states and pages. On a CPU in FP32: a rehearsal of the same code."""
     geometry = read_named_geometry(name)
@@ -106,7 +113,9 @@ def open_random(
     with torch.inference_mode(), where:
         torch.manual_seed(0)
         loaded = fill_weights(geometry, dtype, make)
-    device = CudaDevice(loaded, plan, bytes(32), device=where, fused=True)
+    device = CudaDevice(
+        loaded, plan, bytes(32), vocab_tokens, device=where, fused=True, chunk_tokens=min(chunk_tokens, max_context)
+    )
     with torch.inference_mode():
         for pool in device.arena.kv.values():
             pool.normal_()

@@ -30,6 +30,7 @@ from ninfer.kernels.paged_attention.triton_decode import attend_pages
 from ninfer.kernels.paged_attention.triton_prefill import PrefillTiles, attend_chunk_pages
 from ninfer.kernels.rmsnorm import RmsNorm
 from ninfer.kernels.rmsnorm.triton_norm import add_norm
+from ninfer.kernels.span import make_span
 from ninfer.kernels.swiglu.triton_swiglu import swiglu
 
 REHEARSAL = not torch.cuda.is_available()
@@ -144,7 +145,7 @@ def measure_attention(geometry: ModelGeometry, report: Callable[..., None]) -> N
     queries, gates = rand(tokens, shape.heads, shape.head_dim), rand(tokens, shape.heads * shape.head_dim)
     for choice in ((128, 2, 8), (128, 1, 8), (64, 2, 4)):
         calls[f"pages {choice}"] = partial(
-            attend_chunk_pages, queries, gates, pool, 1, table[:1], 0, PrefillTiles(*choice)
+            attend_chunk_pages, queries, gates, pool, 1, table[:1], make_span(tokens), PrefillTiles(*choice)
         )
     for name, call in calls.items():
         if not REHEARSAL or name.startswith("pages"):
@@ -172,10 +173,11 @@ def measure_delta(geometry: ModelGeometry, report: Callable[..., None]) -> None:
             report(label, seconds, 2 * batch * 4 * gdn.state_elements)
     for tokens in (70,) if REHEARSAL else (512, 2048, 8192):
         y = rand(tokens, width)
-        prepare = partial(scan_inputs, y, conv, None, rate, rate, gdn.key_heads, gdn.key_dim)
+        span = make_span(tokens, write_slot=1)
+        prepare = partial(scan_inputs, y, conv, columns[:, 0], span, rate, rate, gdn.key_heads, gdn.key_dim)
         report(f"delta inputs {tokens}", replay_s([prepare]), 2 * 2 * tokens * gdn.conv_channels)
         for part, stages, warps in ((32, 2, 4), (64, 2, 4)):
-            scan = partial(scan_chunks, prepare(), states[:, 0], None, 1, (), ScanTiles(part, stages, warps))
+            scan = partial(scan_chunks, prepare(), states[:, 0], span, tokens, ScanTiles(part, stages, warps))
             flops = 6 * gdn.state_elements * tokens
             report(f"delta scan {tokens} part {part} s{stages} w{warps}", replay_s([scan]), flops, unit="tflop_per_s")
 

@@ -16,7 +16,8 @@ from ninfer.base.pools import Pool
 from ninfer.config.options import ContextCacheOptions, EngineOptions
 from ninfer.device.capacity import MemoryBudget
 from ninfer.device.cuda import CudaDevice, _Pending
-from ninfer.device.cuda_support import find_gpu
+from ninfer.device.cuda_prefill import Prefills
+from ninfer.device.cuda_support import device_errors, find_gpu
 from ninfer.ports.device import (
     Completion,
     CopyDone,
@@ -160,6 +161,39 @@ def test_a_wait_ends_with_its_time(device: torch.device) -> None:
     opened._pending.append(_Pending(lambda: False, lambda: UnitDone(UnitId(0))))
     opened.wait(0.001)
     assert opened.poll() == []
+
+
+def test_a_prefill_with_room_for_more_is_the_prefill(device: torch.device, formats: tuple[str, bool]) -> None:
+    """A captured launch, its rows not all in use, and launches one by one: the same states and pages; again: the same
+    bits. In a chunk over its past, with cuts."""
+    if device.type == "cpu":
+        pytest.skip("the interpreter takes two minutes; rooms of kernels are compared one by one elsewhere")
+    opened = open_device("dense_text", device, formats[0], fused=True)
+    runner, bound = opened._runner, 1e-4 if formats[0] == "float32" else 0.05
+    assert runner._fused is not None and runner._prefills is not None
+    roomy = Prefills(runner._model, runner._fused, 4, 128, opened._line, (64, 128))
+    past, fresh = PROMPT[:70], PROMPT[70:]
+    images, pages = [], []
+    for slot, launcher, gate in ((1, runner._prefills, lambda _: None), (2, roomy, None), (3, roomy, None)):
+        one = sequence(opened, 0, slot, [2 * slot, 2 * slot + 1])
+        for ids, cuts in ((past, ()), (fresh, ((2, 4), (3, None)))):
+            with device_errors(), opened._line.use():
+                launcher.launch(one.row(ids, cuts=cuts), {}, gate)
+            one.advance(len(ids))
+        if opened._line.stream is not None:
+            opened._line.stream.synchronize()
+        images.append([image(opened, slot), image(opened, 4)])
+        states, kv = opened.arena.states, opened.arena.kv[Pool.MAIN_KV]
+        parts = [
+            view[at].float().cpu().flatten()
+            for at in (slot, 4)
+            for view in (states.recurrent, states.conv, states.tail)
+        ]
+        first = kv[2 * slot, ..., : min(64, len(past) + len(fresh)), :].float().cpu().flatten()
+        pages.append([*parts, first])
+    assert all(torch.equal(one, other) for one, other in zip(images[1], images[2], strict=True))
+    for got, want in zip(pages[1], pages[0], strict=True):
+        assert float((got - want).norm() / want.norm()) < bound
 
 
 def test_completions_tell_everything_once(device: torch.device, formats: tuple[str, bool]) -> None:

@@ -8,7 +8,8 @@ from torch import Tensor
 
 pytest.importorskip("triton")
 
-from ninfer.models.fused import FusedModel, StepInputs
+from ninfer.kernels.span import make_span
+from ninfer.models.fused import FusedModel, PrefillInputs, StepInputs
 from tests.unit.models.model_rig import Rig
 
 BOUND = 5e-4
@@ -26,19 +27,11 @@ def open_rig(name: str, dtype: torch.dtype, device: torch.device) -> Rig:
 
 
 def fused_prefill(rig: Rig, model: FusedModel, start: int, stop: int, read: int | None, write: int, cuts=()) -> Tensor:
-    from ninfer.kernels.paged_attention import plan_prefill
-    from ninfer.models.passes import PrefillPass
-
     device = rig.memory.kv.device
-    run = PrefillPass(
-        rig.model.rotary_tables(rig.positions[:, start:stop]),
-        plan_prefill(rig.memory.kv, torch.tensor(PAGES), start, stop - start),
-        read,
-        write,
-        tuple(cuts),
-    )
+    span = make_span(stop - start, start, read, write, tuple(cuts), device)
     table = torch.tensor([PAGES], dtype=torch.int32, device=device)
-    return model.prefill(rig.prompt_rows()[start:stop], run, table)
+    positions = rig.positions[:, start:stop].to(device, torch.int32)
+    return model.prefill(rig.prompt_rows()[start:stop], PrefillInputs(positions, table, span))
 
 
 def fused_step(rig: Rig, model: FusedModel, token: int, length: int, read: int, write: int) -> Tensor:

@@ -22,6 +22,7 @@ from ninfer.kernels.paged_attention.pool import round_rows
 from ninfer.kernels.paged_attention.triton_decode import attend_pages
 from ninfer.kernels.paged_attention.triton_heads import place_heads
 from ninfer.kernels.paged_attention.triton_prefill import PrefillTiles, attend_chunk_pages
+from ninfer.kernels.span import make_span
 from ninfer.ports.device import UnitBatch, UnitDone, UnitKind
 from tests.unit.device.cpu_driver import FIXTURES, Sequence_, read_golden
 
@@ -99,8 +100,9 @@ def test_prefill(values: torch.dtype, dtype: torch.dtype, bound: float, start: i
     pool = send(expected, device)
     case = Heads(tokens, heads, kv_heads, list(range(start, start + tokens)), dtype, device)
     table = torch.tensor([pages], dtype=torch.int32, device=device)
-    q, _ = place_heads(case.y, heads, case.norm, case.tables, pool, 1, table, None, start)
-    got = attend_chunk_pages(q, case.gates, pool, 1, table, start, PrefillTiles(queries=32))
+    span = make_span(tokens, start, device=device)
+    q, _ = place_heads(case.y, heads, case.norm, case.tables, pool, 1, table, span)
+    got = attend_chunk_pages(q, case.gates, pool, 1, table, span, PrefillTiles(queries=32))
     want = judge.attend(case.q, case.k, case.v, expected, 1, pages, start)
     near(got.view(want.shape), want * case.gates.float().cpu().sigmoid().view(want.shape), max(bound, 1e-3))
     pools_agree(pool, expected, 2e-3)
@@ -116,7 +118,7 @@ def test_both_routes_round_alike(values: torch.dtype, size: float, device: torch
     y[3] = 0.0
     pool = send(poisoned_pool(2, kv_heads, values, torch.float32), device)
     table = torch.tensor([[1]], dtype=torch.int32, device=device)
-    place_heads(y, heads, case.norm, case.tables, pool, 0, table, None)
+    place_heads(y, heads, case.norm, case.tables, pool, 0, table, make_span(rows, device=device))
     v = y.view(rows, -1, WIDTH)[:, heads + kv_heads : heads + 2 * kv_heads].cpu()
     numbers, scales = round_rows(v, values)
     got = pool.values[1, 0, 1, :, :rows].cpu().transpose(0, 1)
@@ -134,7 +136,16 @@ def test_what_is_no_number_reads_back_as_none(values: torch.dtype, device: torch
     y[1, 3 * WIDTH] = float("nan")
     y[2, 3 * WIDTH + 5] = float("inf")
     pool = send(poisoned_pool(2, 1, values, torch.float32), device)
-    place_heads(y, 2, case.norm, case.tables, pool, 0, torch.tensor([[1]], dtype=torch.int32, device=device), None)
+    place_heads(
+        y,
+        2,
+        case.norm,
+        case.tables,
+        pool,
+        0,
+        torch.tensor([[1]], dtype=torch.int32, device=device),
+        make_span(3, device=device),
+    )
     scales = pool.scales[1, 0, 1, 0, :3].cpu()
     assert scales.isnan().tolist() == [False, True, True]
 

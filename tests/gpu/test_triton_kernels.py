@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -11,6 +12,7 @@ from torch import Tensor
 pytest.importorskip("triton")
 
 from ninfer.kernels.conv1d import reference as conv_judge
+from ninfer.kernels.conv1d.triton_keep import keep_columns, keep_rows
 from ninfer.kernels.conv1d.triton_shift import shift_columns
 from ninfer.kernels.gated_delta import reference as delta_judge
 from ninfer.kernels.gated_delta.triton_inputs import scan_inputs
@@ -30,6 +32,7 @@ from ninfer.kernels.rmsnorm import reference as norm_judge
 from ninfer.kernels.rmsnorm.triton_norm import add_norm, norm_gated
 from ninfer.kernels.rope import build_rotary, rotary_tables
 from ninfer.kernels.rope import reference as rope_judge
+from ninfer.kernels.span import SpanNumbers, make_span, span_size, write_span
 from ninfer.kernels.swiglu import reference as swiglu_judge
 from ninfer.kernels.swiglu.triton_swiglu import swiglu
 
@@ -197,10 +200,29 @@ def test_attention_prefill(dtype: torch.dtype, bound: float, start: int, tokens:
     case = Heads(tokens, heads, kv_heads, list(range(start, start + tokens)), dtype, device)
     pool, expected = before.to(device), before.clone()
     table = torch.tensor([pages], dtype=torch.int32, device=device)
-    q, _ = place_heads(case.y, heads, case.norm, case.tables, pool, 1, table, None, start)
-    got = attend_chunk_pages(q, case.gates, pool, 1, table, start, PrefillTiles(queries=32))
+    span = make_span(tokens, start, device=device)
+    q, _ = place_heads(case.y, heads, case.norm, case.tables, pool, 1, table, span)
+    got = attend_chunk_pages(q, case.gates, pool, 1, table, span, PrefillTiles(queries=32))
     want = attention_judge.attend(case.q, case.k, case.v, expected, 1, pages, start)
     near(got.view(want.shape), want * case.gates.float().cpu().sigmoid().view(want.shape), bound)
+    padded = padded_heads(case, start, 70, dtype, device)
+    q, _ = place_heads(padded.y, heads, case.norm, padded.tables, pool, 1, table, span)
+    again = attend_chunk_pages(q, padded.gates, pool, 1, table, span, PrefillTiles(queries=32))
+    near(again[:tokens], got, 1e-6)
+    assert not again[tokens:].any(), "rows that are no tokens are zeros"
+    near(pool.cpu().nan_to_num(0.0), expected.nan_to_num(0.0), bound)
+    assert torch.equal(pool.cpu().isnan(), expected.isnan()), "rows that are no tokens write nothing"
+
+
+def padded_heads(case: Heads, start: int, rows: int, dtype: torch.dtype, device: torch.device) -> Heads:
+    """The same tokens first, and NaN behind them."""
+    tokens = case.y.shape[0]
+    padded = Heads(rows, case.q.shape[1], case.k.shape[1], list(range(start, start + rows)), dtype, device)
+    for full, given in ((padded.y, case.y), (padded.gates, case.gates)):
+        full.fill_(float("nan"))
+        full[:tokens] = given
+    padded.tables.cos[:tokens], padded.tables.sin[:tokens] = case.tables.cos, case.tables.sin
+    return padded
 
 
 @pytest.mark.parametrize(("dtype", "bound"), FORMATS)
@@ -210,7 +232,7 @@ def test_heads_of_one_sequence(dtype: torch.dtype, bound: float, device: torch.d
     case = Heads(tokens, 4, 2, list(range(start, start + tokens)), dtype, device)
     pool = poisoned_pool(4, 2, dtype).to(device)
     table = torch.tensor([pages], dtype=torch.int32, device=device)
-    q, k = place_heads(case.y, 4, case.norm, case.tables, pool, 2, table, None, start)
+    q, k = place_heads(case.y, 4, case.norm, case.tables, pool, 2, table, make_span(tokens, start, device=device))
     near(q, case.q, bound)
     near(k, case.k, bound)
     for n in range(tokens):
@@ -311,9 +333,12 @@ def test_scan(dtype: torch.dtype, bound: float, fresh: bool, tokens: int, cuts: 
     before = torch.zeros(TAPS - 1, case.channels, dtype=dtype, device=device)
     if not fresh:
         before = normal(23, TAPS - 1, case.channels, dtype=dtype, device=device)
-    inputs = scan_inputs(case.y, case.conv, None if fresh else before, case.rate, case.bias, 2, DIM)
+    columns = normal(24, 8, TAPS - 1, case.channels, dtype=dtype, device=device)
+    columns[1] = before
     given = tuple((cut, 4 + i if i % 2 == 0 else None) for i, cut in enumerate(cuts))
-    got = scan_chunks(inputs, states[:, 1], None if fresh else 1, 2, given)
+    span = make_span(tokens, 9, None if fresh else 1, 2, given, device)
+    inputs = scan_inputs(case.y, case.conv, columns, span, case.rate, case.bias, 2, DIM)
+    got = scan_chunks(inputs, states[:, 1], span, tokens)
     start = torch.zeros(4, DIM, DIM) if fresh else old[1, 1]
     want, after, _ = case.judge(slice(None), before, start)
     near(got, want, bound)
@@ -331,18 +356,73 @@ def test_a_scan_resumed_at_its_own_cut_is_bit_identical(device: torch.device) ->
     """[decision 8] [D5]"""
     case = Mixer(100, 2, 4, HALF, device)
     states = state_pool(6, 4, device)
-    inputs = scan_inputs(case.y, case.conv, None, case.rate, case.bias, 2, DIM)
-    whole = scan_chunks(inputs, states[:, 1], None, 2, ((37, 3),))
-    rest = type(inputs)(*(x[37:] for x in (inputs.q, inputs.k, inputs.v, inputs.log_decay, inputs.beta)))
-    assert torch.equal(scan_chunks(rest, states[:, 1], 3, 4), whole[37:])
+    columns = normal(24, 6, TAPS - 1, case.channels, dtype=HALF, device=device)
+    span = make_span(100, 0, None, 2, ((37, 3),), device)
+    inputs = scan_inputs(case.y, case.conv, columns, span, case.rate, case.bias, 2, DIM)
+    keep_columns(case.y, columns, span)
+    whole = scan_chunks(inputs, states[:, 1], span, 100)
+    span = make_span(63, 37, 3, 4, (), device)
+    rest = scan_inputs(case.y[37:], case.conv, columns, span, case.rate, case.bias, 2, DIM)
+    assert torch.equal(scan_chunks(rest, states[:, 1], span, 63), whole[37:])
     assert torch.equal(states[4, 1], states[2, 1])
+
+
+def test_a_scan_with_room_for_more_is_the_same(device: torch.device) -> None:
+    """[decision 8] Rows, chunks and cuts that are not in use, as in a captured launch, change no bit."""
+    case = Mixer(200, 2, 4, HALF, device)
+    columns = normal(24, 6, TAPS - 1, case.channels, dtype=HALF, device=device)
+    columns = torch.stack([columns, columns])
+    states = torch.stack([state_pool(6, 4, device)] * 2)
+    numbers = np.empty(span_size(9, 6), dtype=np.int32)
+    write_span(numbers, 9, 100, 3, 1, 2, ((2, 4), (37, None), (100, 5)))
+    roomy = SpanNumbers.of(torch.from_numpy(numbers).to(device), 9, 6)
+    exact = make_span(100, 3, 1, 2, ((2, 4), (37, None), (100, 5)), device)
+    outs, tails = [], torch.zeros(2, 6, 24, device=device)
+    hidden = normal(31, 200, 24, device=device)
+    for index, (span, rows) in enumerate(((exact, 100), (roomy, 200))):
+        inputs = scan_inputs(case.y[:rows], case.conv, columns[index], span, case.rate, case.bias, 2, DIM)
+        keep_columns(case.y[:rows], columns[index], span)
+        out = scan_chunks(inputs, states[index][:, 1], span, rows)
+        out[100:] = float("nan")
+        z = case.y[:rows, case.channels : case.channels + 4 * DIM]
+        outs.append(norm_gated(out, z, case.norm, HALF, span))
+        keep_rows(hidden[:rows], tails[index], span)
+    assert torch.equal(outs[0], outs[1][:100])
+    assert not outs[1][100:].any()
+    assert torch.equal(states[0], states[1])
+    assert torch.equal(columns[0], columns[1])
+    assert torch.equal(tails[0], tails[1])
+    assert torch.equal(tails[0, [4, 5, 2]], hidden[[1, 99, 99]])
+    assert not tails[0, [0, 1, 3]].any()
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+@pytest.mark.parametrize("fresh", [True, False])
+@pytest.mark.parametrize(("tokens", "cuts"), [(1, ()), (2, (1,)), (90, (2, 40))])
+def test_kept_columns(fresh: bool, in_place: bool, tokens: int, cuts: tuple[int, ...], device: torch.device) -> None:
+    """The last raw columns before each cut, from the read slot where the chunk has too few, into other slots or it."""
+    kept, channels, write = TAPS - 1, 20, 1 if in_place else 2
+    m = normal(41, tokens, channels + 4, device=device)
+    columns = normal(42, 8, kept, channels, device=device)
+    old = columns.clone()
+    given = tuple((cut, 4 + i if i % 2 == 0 else None) for i, cut in enumerate(cuts))
+    keep_columns(m, columns, make_span(tokens, 5, None if fresh else 1, write, given, device))
+    ahead = torch.zeros_like(old[1]) if fresh else old[1]
+    history = torch.cat([ahead, m[:, :channels]])
+    expected = old.clone()
+    for offset, slot in (*given, (tokens, write)):
+        if slot is not None:
+            expected[slot] = history[offset : offset + kept]
+    assert torch.equal(columns, expected)
 
 
 @pytest.mark.parametrize("same_keys", [True, False])
 def test_hard_scans_stay_exact(same_keys: bool, device: torch.device) -> None:
     """Equal keys without decay make the powers of the chunk's system huge; strong decay must not overflow."""
     case = Mixer(130, 1, 2, torch.float32, device)
-    inputs = scan_inputs(case.y, case.conv, None, case.rate, case.bias, 1, DIM)
+    span = make_span(130, 0, None, 1, (), device)
+    columns = normal(24, 2, TAPS - 1, case.channels, device=device)
+    inputs = scan_inputs(case.y, case.conv, columns, span, case.rate, case.bias, 1, DIM)
     if same_keys:
         inputs.k.copy_(inputs.k[:1].clone().expand_as(inputs.k))
         inputs.log_decay.zero_()
@@ -350,9 +430,9 @@ def test_hard_scans_stay_exact(same_keys: bool, device: torch.device) -> None:
     else:
         inputs.log_decay.fill_(-40.0)
     states = state_pool(2, 2, device)
-    q, k, v, decay, beta = (x.cpu() for x in (inputs.q, inputs.k, inputs.v, inputs.log_decay, inputs.beta))
+    q, k, v, decay, beta = (x[:130].cpu() for x in (inputs.q, inputs.k, inputs.v, inputs.log_decay, inputs.beta))
     want, after = delta_judge.delta_rule(q * DIM**0.5, k, v, decay, beta, torch.zeros(2, DIM, DIM))
-    near(scan_chunks(inputs, states[:, 1], None, 1), want, 1e-4)
+    near(scan_chunks(inputs, states[:, 1], span, 130), want, 1e-4)
     near(states[1, 1], after[-1], 1e-4)
 
 

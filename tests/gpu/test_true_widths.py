@@ -27,6 +27,7 @@ from ninfer.kernels.paged_attention.triton_decode import attend_pages
 from ninfer.kernels.paged_attention.triton_prefill import attend_chunk_pages
 from ninfer.kernels.rmsnorm import RmsNorm, rmsnorm_gated
 from ninfer.kernels.slots import step_slots
+from ninfer.kernels.span import make_span
 from ninfer.kernels.swiglu import swiglu_
 
 ON_GPU = os.environ.get("NINFER_TEST_DEVICE") == "cuda"
@@ -114,7 +115,7 @@ def test_attention_prefill(widths: Widths, fresh: Fresh) -> None:
     k, v = (fresh.half(tokens, widths.kv_heads, widths.head_dim) for _ in range(2))
     gates = fresh.half(tokens, widths.heads * widths.head_dim)
     want = attend_prefill(q, k, v, pool, 1, plan_prefill(pool, table[0].long(), start, tokens))
-    got = attend_chunk_pages(q, gates, pool, 1, table, start)
+    got = attend_chunk_pages(q, gates, pool, 1, table, make_span(tokens, start, device=fresh.device))
     near(got, want.float().view(tokens, -1) * gates.float().sigmoid())
 
 
@@ -159,8 +160,9 @@ def test_scan(widths: Widths, fresh: Fresh) -> None:
     states, columns = case.states.clone(), case.columns.clone()
     mixed = conv_scan(case.m, case.conv, columns, 1, 2, cuts)
     want = delta_scan(case.inputs(mixed), states, 1, 2, cuts)
-    inputs = scan_inputs(case.y, case.conv, case.columns[1], case.rate, case.bias, widths.key_heads, widths.dim)
-    got = scan_chunks(inputs, case.states, 1, 2, cuts)
+    span = make_span(widths.tokens, 0, 1, 2, cuts, fresh.device)
+    inputs = scan_inputs(case.y, case.conv, case.columns, span, case.rate, case.bias, widths.key_heads, widths.dim)
+    got = scan_chunks(inputs, case.states, span, widths.tokens)
     near(got, want)
     near(case.states[[2, 4]], states[[2, 4]])
 

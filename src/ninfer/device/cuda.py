@@ -64,6 +64,7 @@ class CudaDevice:
     """One model on one GPU. `CudaDevice.open(options)` is the usual way in; attributes as of `CpuDevice`.
 
     `device` may be a CPU for tests: everything then ends inside the call that submits it. `fused` None: in BF16.
+    `chunk_tokens`: of the longest prefill unit.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class CudaDevice:
         *,
         device: torch.device,
         fused: bool | None = None,
+        chunk_tokens: int = 64,
     ) -> None:
         self.geometry: ModelGeometry = loaded.model.geometry
         self.plan, self.layout = plan, plan.layout
@@ -104,7 +106,16 @@ class CudaDevice:
             self._groups = LayerGroups(self.geometry, layout)
             self._link = CudaLink(self.arena.raw, self.host, self._groups, self._line)
             pages = pages_for(layout.max_context)
-            self._runner = CudaRunner(loaded.model, self.arena, vocab, layout.lanes, pages, self._line, fused=use_fused)
+            self._runner = CudaRunner(
+                loaded.model,
+                self.arena,
+                vocab,
+                layout.lanes,
+                pages,
+                min(chunk_tokens, layout.max_context),
+                self._line,
+                fused=use_fused,
+            )
         self._media: dict[int, Tensor] = {}
         self._journeys: dict[TransferId, Journey] = {}
         self._pending: list[_Pending] = []
@@ -151,7 +162,8 @@ class CudaDevice:
             with torch.inference_mode(), device:
                 loaded = load(geometry, files, options.model_dir, TORCH_DTYPES[numeric_format], progress)
             files.close()
-            return cls(loaded, plan, digest, vocab_tokens, device=device, fused=fused)
+            chunk = options.prefill_chunk_tokens
+            return cls(loaded, plan, digest, vocab_tokens, device=device, fused=fused, chunk_tokens=chunk)
         except torch.OutOfMemoryError as error:
             raise tell_shortage(plan, error) from error
         except DeviceFailure as error:

@@ -18,7 +18,7 @@ from ninfer.models.hybrid import HybridModel
 from ninfer.ports.device import RunResult, SampleRow, UnitBatch, UnitKind, UnitRow
 
 from .arena import Arena
-from .batch import PrefillInputs, build_inputs
+from .cuda_prefill import Prefills
 from .cuda_steps import HeadGraphs, StepGraphs
 from .cuda_timeline import Timeline, pinned
 from .runner import Runner
@@ -58,14 +58,17 @@ class CudaRunner:
         vocab_tokens: int,
         lanes: int,
         max_pages: int,
+        chunk_tokens: int,
         line: Timeline,
         *,
         fused: bool,
     ) -> None:
+        """`chunk_tokens`: of the longest prefill unit; longer ones are slower at first."""
         self._model, self._arena, self._line = model, arena, line
         self._memory = arena.memory(Pool.MAIN_KV)
         self._plain = Runner(model, arena, vocab_tokens)
         self._fused = FusedModel(model, self._memory) if fused else None
+        self._prefills = Prefills(model, self._fused, max_pages, chunk_tokens, line) if self._fused else None
         self._steps = StepGraphs(self._fused, lanes, max_pages, line) if self._fused else None
         self._heads = HeadGraphs(model, self._memory.states.tail, lanes, vocab_tokens, line)
         self._drawn: dict[LaneId, Tensor] = {}
@@ -73,7 +76,7 @@ class CudaRunner:
 
     def run_unit(self, batch: UnitBatch, media: dict[int, Tensor], wait_for: LayerGate | None) -> None:
         """Forward pass; state, KV and tail hidden rows are written. `wait_for(layer)` before each layer."""
-        if self._fused is None or self._steps is None:
+        if self._prefills is None or self._steps is None:
             self._plain.run_unit(batch, media, wait_for)
         elif batch.kind is UnitKind.DECODE:
             if wait_for is not None:
@@ -85,7 +88,8 @@ class CudaRunner:
                     self._arena.clear_state(row.write_slot)
             self._steps.launch(batch.rows, None if batch.drawn_by is None else self._pick_drawn(batch.rows))
         else:
-            self._prefill(self._fused, batch, media, wait_for)
+            (row,) = batch.rows
+            self._prefills.launch(row, media, wait_for)
 
     def submit_draw(self, rows: Sequence[SampleRow]) -> Draw:
         """One token per row from the tail hidden rows kept in their slots."""
@@ -106,24 +110,3 @@ class CudaRunner:
     def _pick_drawn(self, rows: Sequence[UnitRow]) -> Tensor:
         """Tokens int64 [B] of the last draw on the device, in the order of the rows."""
         return torch.cat([self._drawn[row.lane] for row in rows])
-
-    def _prefill(
-        self, fused: FusedModel, batch: UnitBatch, media: dict[int, Tensor], wait_for: LayerGate | None
-    ) -> None:
-        (row,) = batch.rows
-        inputs = build_inputs(batch, self._model, self._memory.kv)
-        assert isinstance(inputs, PrefillInputs)
-        x = self._model.embed(inputs.token_ids)
-        for override in row.overrides:
-            rows = media[override.media][override.first : override.first + override.count]
-            x[override.start : override.start + override.count] = rows.to(x.dtype)
-        hidden = fused.prefill(x, inputs.run, self._table(row), wait_for)
-        tail = self._memory.states.tail
-        for offset, slot in inputs.run.cuts:
-            if slot is not None:
-                tail[slot].copy_(hidden[offset - 1])
-        tail[inputs.run.write_slot].copy_(hidden[-1])
-
-    def _table(self, row: UnitRow) -> Tensor:
-        pages = torch.frombuffer(bytearray(row.pages[Pool.MAIN_KV]), dtype=torch.int32)
-        return pages.to(self._line.device).view(1, -1)

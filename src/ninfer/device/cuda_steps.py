@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,7 +30,8 @@ _FIELDS = 7
 class Captured:
     """Work over fixed tensors: run once to warm up, captured, then replayed; its result lies in `result`."""
 
-    def __init__(self, work: Callable[[], Tensor], line: Timeline) -> None:
+    def __init__(self, work: Callable[[], Tensor], line: Timeline, memory: Any = None) -> None:
+        """`memory`: a pool shared with graphs whose results are not needed either once the next one runs."""
         self._work, self._graph = work, None
         if line.stream is None:
             return
@@ -38,7 +40,7 @@ class Captured:
                 self.result = work()
         line.stream.synchronize()
         self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph, stream=line.stream):
+        with torch.cuda.graph(self._graph, pool=memory, stream=line.stream):
             self.result = work()
 
     def launch(self) -> Tensor:
@@ -58,7 +60,7 @@ class _Stage:
     free: Mark
 
 
-class _Ring:
+class Ring:
     """Pinned buffers, taken in turn; each is free again once the device has read it."""
 
     def __init__(self, count: int, dtype: torch.dtype, line: Timeline) -> None:
@@ -86,7 +88,7 @@ class StepGraphs:
         self._pages = max_pages
         width = lanes * (_FIELDS + max_pages)
         self._numbers = torch.zeros(width, dtype=torch.int32, device=line.device)
-        self._ring = _Ring(width, torch.int32, line)
+        self._ring = Ring(width, torch.int32, line)
         self._graphs: dict[int, Captured] = {}
         for batch in range(1, lanes + 1):
             inputs = self._view(batch)
@@ -122,7 +124,7 @@ class HeadGraphs:
     def __init__(self, model: HybridModel, tail: Tensor, lanes: int, vocab_tokens: int, line: Timeline) -> None:
         self._model, self._tail, self._vocab, self._line = model, tail, vocab_tokens, line
         self._slots = torch.zeros(lanes, dtype=torch.int64, device=line.device)
-        self._ring = _Ring(lanes, torch.int64, line)
+        self._ring = Ring(lanes, torch.int64, line)
         self.logits: dict[int, Tensor] = {}
         self._graphs = {batch: self._capture(batch) for batch in range(1, lanes + 1)}
 

@@ -2,7 +2,7 @@
 
 Matrices and what goes into them are BF16, the residual and everything inside a kernel is FP32. Two forwards: `step`
 takes all its inputs as tensors, allocates nothing of changing shape and reads nothing back, so that it can be
-captured; `prefill` runs T tokens of one sequence.
+captured; `prefill`, of T tokens of one sequence, likewise, for the most rows that may be tokens.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
+from ninfer.kernels.conv1d.triton_keep import keep_columns, keep_rows
 from ninfer.kernels.conv1d.triton_shift import shift_columns
 from ninfer.kernels.gated_delta.triton_inputs import scan_inputs
 from ninfer.kernels.gated_delta.triton_scan import scan_chunks
@@ -31,6 +31,7 @@ from ninfer.kernels.paged_attention.triton_heads import place_heads
 from ninfer.kernels.paged_attention.triton_prefill import attend_chunk_pages
 from ninfer.kernels.rmsnorm.triton_norm import add_norm, norm_gated
 from ninfer.kernels.rope import RotaryTables
+from ninfer.kernels.span import SpanNumbers
 from ninfer.kernels.swiglu.triton_swiglu import swiglu
 
 from .attention import Attention
@@ -38,7 +39,7 @@ from .gated_delta import GatedDelta
 from .hybrid import HybridModel
 from .mlp import DenseMlp
 from .moe import SparseMlp
-from .passes import Memory, PrefillPass
+from .passes import Memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,16 @@ class StepInputs:
     table: Tensor
     read: Tensor
     write: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class PrefillInputs:
+    """Tokens of one sequence in N rows, int32 on the device: `positions` [3, N], `table` [1, pages]; which rows they
+    are, and what is kept of them, says the span."""
+
+    positions: Tensor
+    table: Tensor
+    span: SpanNumbers
 
 
 class FusedModel:
@@ -86,25 +97,26 @@ class FusedModel:
         states.tail.index_copy_(0, inputs.write.long(), hidden)
         return hidden
 
-    def prefill(
-        self, x: Tensor, run: PrefillPass, table: Tensor, wait_for: Callable[[int], None] | None = None
-    ) -> Tensor:
-        """Residual x FP32 [T, H], consumed -> final-normed rows [T, H]; `table` int32 [1, pages].
+    def prefill(self, x: Tensor, inputs: PrefillInputs, wait_for: Callable[[int], None] | None = None) -> Tensor:
+        """Residual x FP32 [N, H], consumed -> final-normed rows [N, H]; states, pages and tail rows are written.
 
         `wait_for(layer)` is called before the layer's pages and states are read.
         """
+        rotary = self._model.rotary_tables(inputs.positions)
         delta: Tensor | None = None
         for index, layer in enumerate(self._model.layers):
             if wait_for is not None:
                 wait_for(index)
             h = add_norm(x, delta, layer.mixer_norm, self._format)
             if isinstance(layer.mixer, GatedDelta):
-                delta = self._scan_delta(layer.mixer, h, run)
+                delta = self._scan_delta(layer.mixer, h, inputs.span)
             else:
-                delta = self._chunk_attention(layer.mixer, h, run, table)
+                delta = self._chunk_attention(layer.mixer, h, inputs, rotary)
             h = add_norm(x, delta, layer.mlp_norm, self._format)
             delta = _dense(layer.mlp, h) if isinstance(layer.mlp, DenseMlp) else _sparse(layer.mlp, h)
-        return add_norm(x, delta, self._model.final_norm, self._format)
+        hidden = add_norm(x, delta, self._model.final_norm, self._format)
+        keep_rows(hidden, self._memory.states.tail, inputs.span)
+        return hidden
 
     # ---- mixers ---------------------------------------------------------------------------------------------------
 
@@ -132,37 +144,24 @@ class FusedModel:
         gates = y[:, (shape.heads + 2 * shape.kv_heads) * shape.head_dim :]
         return multiply_few_parts(attend_pages(q, gates, kv, mixer.layer, inputs.table, inputs.lengths), mixer.out_proj)
 
-    def _scan_delta(self, mixer: GatedDelta, h: Tensor, run: PrefillPass) -> Tensor:
-        shape = mixer.geometry
-        columns = self._memory.states.layer_conv[mixer.layer]
+    def _scan_delta(self, mixer: GatedDelta, h: Tensor, span: SpanNumbers) -> Tensor:
+        shape, states = mixer.geometry, self._memory.states
+        columns = states.layer_conv[mixer.layer]
         y = linear(h, mixer.in_proj)
-        before = None if run.read_slot is None else columns[run.read_slot].clone()
-        _keep_columns(y[:, : shape.conv_channels], before, columns, run)
-        inputs = scan_inputs(y, mixer.conv, before, mixer.decay_rate, mixer.dt_bias, shape.key_heads, shape.key_dim)
-        states = self._memory.states.layer_recurrent[mixer.layer]
-        out = scan_chunks(inputs, states, run.read_slot, run.write_slot, run.cuts)
+        inputs = scan_inputs(
+            y, mixer.conv, columns, span, mixer.decay_rate, mixer.dt_bias, shape.key_heads, shape.key_dim
+        )
+        keep_columns(y, columns, span)
+        out = scan_chunks(inputs, states.layer_recurrent[mixer.layer], span, h.shape[0])
         z = y[:, shape.conv_channels : shape.conv_channels + shape.value_width]
-        return linear(norm_gated(out, z, mixer.norm, self._format), mixer.out_proj)
+        return linear(norm_gated(out, z, mixer.norm, self._format, span), mixer.out_proj)
 
-    def _chunk_attention(self, mixer: Attention, h: Tensor, run: PrefillPass, table: Tensor) -> Tensor:
-        shape, kv, pages = mixer.geometry, self._memory.kv, run.pages
+    def _chunk_attention(self, mixer: Attention, h: Tensor, inputs: PrefillInputs, rotary: RotaryTables) -> Tensor:
+        shape, kv = mixer.geometry, self._memory.kv
         y = linear(h, mixer.in_proj)
-        q, _ = place_heads(y, shape.heads, mixer.qk_norm, run.rotary, kv, mixer.layer, table, None, pages.start)
+        q, _ = place_heads(y, shape.heads, mixer.qk_norm, rotary, kv, mixer.layer, inputs.table, inputs.span)
         gates = y[:, (shape.heads + 2 * shape.kv_heads) * shape.head_dim :]
-        return linear(attend_chunk_pages(q, gates, kv, mixer.layer, table, pages.start), mixer.out_proj)
-
-
-def _keep_columns(m: Tensor, before: Tensor | None, columns: Tensor, run: PrefillPass) -> None:
-    """The raw columns after each cut with a slot and after the last token go to their slots."""
-    kept = columns.shape[1]
-    for offset, slot in (*run.cuts, (m.shape[0], run.write_slot)):
-        if slot is None:
-            continue
-        if offset >= kept:
-            columns[slot].copy_(m[offset - kept : offset])
-        else:
-            ahead = torch.zeros_like(columns[slot]) if before is None else before
-            columns[slot].copy_(torch.cat([ahead[offset:], m[:offset]]))
+        return linear(attend_chunk_pages(q, gates, kv, mixer.layer, inputs.table, inputs.span), mixer.out_proj)
 
 
 def _dense(mlp: DenseMlp, h: Tensor) -> Tensor:

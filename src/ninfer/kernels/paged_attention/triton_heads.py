@@ -1,7 +1,7 @@
 """Triton: between the fused projection and attention. Head norms, rotation, new keys and values into their pages.
 
 One program a row and head. The rows are one token of B sequences (`lengths` given: row n is the last token of its
-history, table row n) or T tokens of one (`lengths` None: row n lies at `start` + n, table row 0).
+history, table row n) or T tokens of one (`span`: row n lies at its start + n, table row 0).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ninfer.kernels.rmsnorm import RmsNorm
 from ninfer.kernels.rope import RotaryTables
+from ninfer.kernels.span import SpanNumbers
 
 from .pool import PAGE_TOKENS, KvPool, pool_parts
 
@@ -25,12 +26,11 @@ def place_heads(
     pool: KvPool,
     layer: int,
     table: Tensor,
-    lengths: Tensor | None,
-    start: int = 0,
+    where_to: Tensor | SpanNumbers,
 ) -> tuple[Tensor, Tensor]:
     """y [N, (Hq q | Hk k | Hk v | Hq gates) * D] -> q [N, Hq, D] and k [N, Hk, D], normed and turned, in y's format.
 
-    Keys and values go to the pages of `pool`; `table` int32 [rows, pages], `lengths` int32 [N].
+    Keys and values go to the pages of `pool`; `table` int32 [rows, pages]. `where_to`: lengths int32 [N], or the span.
     """
     rows, kv_heads, width, where = y.shape[0], pool.shape[3], pool.shape[5], pool_parts(pool)
     q = torch.empty(rows, heads, width, dtype=y.dtype, device=y.device)
@@ -50,9 +50,8 @@ def place_heads(
         layer,
         table,
         table.stride(0),
-        table if lengths is None else lengths,
-        start,
-        ONE_SEQUENCE=lengths is None,
+        where_to.head if isinstance(where_to, SpanNumbers) else where_to,
+        ONE_SEQUENCE=isinstance(where_to, SpanNumbers),
         HEADS=heads,
         KV_HEADS=kv_heads,
         WIDTH=width,
@@ -74,7 +73,7 @@ def _round_to_e4m3(x):
     return tl.where(tl.abs(x) < 0.015625, steps, cut.to(tl.float32, bitcast=True))
 
 
-@triton.jit(do_not_specialize=["layer", "start"])
+@triton.jit(do_not_specialize=["layer"])
 def _place(
     y,
     y_stride,
@@ -91,7 +90,6 @@ def _place(
     table,
     table_stride,
     lengths,
-    start,
     ONE_SEQUENCE: tl.constexpr,
     HEADS: tl.constexpr,
     KV_HEADS: tl.constexpr,
@@ -121,16 +119,18 @@ def _place(
         tl.store(q_out + (row * HEADS + head) * WIDTH + at, value.to(q_out.dtype.element_ty))
     else:
         if ONE_SEQUENCE:
-            position = start + row
-            page = tl.load(table + position // PAGE)
+            is_token = row < tl.load(lengths)
+            position = tl.load(lengths + 1).to(tl.int64) + row
+            page = tl.load(table + position // PAGE, mask=is_token, other=0)
         else:
+            is_token = row >= 0
             position = tl.load(lengths + row).to(tl.int64) - 1
             page = tl.load(table + row * table_stride + position // PAGE)
         block = layer * 2 * KV_HEADS + head - HEADS  # keys of all heads, then values of all heads
         block_at = page.to(tl.int64) * page_stride + block * BLOCK
         target = pool + block_at + position % PAGE * WIDTH
         if ROUNDING == "none":
-            tl.store(target + at, value.to(pool.dtype.element_ty))
+            tl.store(target + at, value.to(pool.dtype.element_ty), mask=(at >= 0) & is_token)
         else:
             limit = 127.0 if ROUNDING == "int8" else 448.0
             largest = tl.max(tl.abs(value), 0)
@@ -138,8 +138,8 @@ def _place(
             broken = tl.sum(value * 0.0, 0)  # a maximum passes over NaN
             rounded = tl.floor(grown + 0.5) if ROUNDING == "int8" else _round_to_e4m3(grown)
             rounded = tl.minimum(tl.maximum(rounded, -limit), limit)
-            tl.store(target + at, rounded.to(pool.dtype.element_ty))
-            tl.store(scales + block_at // 4 + position % PAGE, largest / limit + broken)
+            tl.store(target + at, rounded.to(pool.dtype.element_ty), mask=(at >= 0) & is_token)
+            tl.store(scales + block_at // 4 + position % PAGE, largest / limit + broken, mask=is_token)
         if head < HEADS + KV_HEADS:
             k_out_at = k_out + (row * KV_HEADS + head - HEADS) * WIDTH
             tl.store(k_out_at + at, value.to(k_out.dtype.element_ty))

@@ -13,9 +13,12 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from ninfer.kernels.span import SpanNumbers
+
 from .pool import PAGE_TOKENS, KvPool, pool_parts
 
 _LOG2_E = 1.4426950408889634
+_FEW_PROGRAMS = 132
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,16 +31,23 @@ class PrefillTiles:
 
 
 def attend_chunk_pages(
-    q: Tensor, gates: Tensor, pool: KvPool, layer: int, table: Tensor, start: int, tiles: PrefillTiles | None = None
+    q: Tensor,
+    gates: Tensor,
+    pool: KvPool,
+    layer: int,
+    table: Tensor,
+    span: SpanNumbers,
+    tiles: PrefillTiles | None = None,
 ) -> Tensor:
-    """q [T, Hq, D] at [start, start + T), gates [T, Hq * D] with any row stride, `table` int32 [1, pages].
+    """q [N >= T, Hq, D], gates [N, Hq * D] with any row stride, `table` int32 [1, pages].
 
-    Keys and values of the chunk lie in their pages already -> softmax(q K^T / sqrt(D)) V * sigmoid(gate), [T, Hq * D].
+    Keys and values of the chunk lie in their pages already -> softmax(q K^T / sqrt(D)) V * sigmoid(gate), [N, Hq * D],
+    zeros in the rows that are no tokens.
     """
-    tokens, heads, width = q.shape
-    chosen, where = tiles or PrefillTiles(), pool_parts(pool)
-    out = torch.empty(tokens, heads * width, dtype=q.dtype, device=q.device)
-    _attend_chunk[(triton.cdiv(tokens, chosen.queries), heads)](
+    rows, heads, width = q.shape
+    chosen, where = tiles or _choose_tiles(rows, heads), pool_parts(pool)
+    out = torch.empty(rows, heads * width, dtype=q.dtype, device=q.device)
+    _attend_chunk[(triton.cdiv(rows, chosen.queries), heads)](
         q,
         gates,
         gates.stride(0),
@@ -47,8 +57,8 @@ def attend_chunk_pages(
         layer,
         table,
         out,
-        start,
-        tokens,
+        span.head,
+        rows,
         width**-0.5 * _LOG2_E,
         HEADS=heads,
         KV_HEADS=pool.shape[3],
@@ -62,6 +72,11 @@ def attend_chunk_pages(
         num_stages=chosen.stages,
     )
     return out
+
+
+def _choose_tiles(rows: int, heads: int) -> PrefillTiles:
+    """Smaller blocks where the larger ones are too few for the GPU's processors."""
+    return PrefillTiles() if triton.cdiv(rows, 128) * heads > _FEW_PROGRAMS else PrefillTiles(64, 2, 4)
 
 
 @triton.jit
@@ -126,7 +141,7 @@ def _walk(
     return best, total, mixed
 
 
-@triton.jit(do_not_specialize=["layer", "start", "tokens"])
+@triton.jit(do_not_specialize=["layer", "rows"])
 def _attend_chunk(
     q,
     gates,
@@ -137,8 +152,8 @@ def _attend_chunk(
     layer,
     table,
     out,
-    start,
-    tokens,
+    span,
+    rows,
     scale,
     HEADS: tl.constexpr,
     KV_HEADS: tl.constexpr,
@@ -152,6 +167,7 @@ def _attend_chunk(
     block = tl.num_programs(0) - 1 - tl.program_id(0)  # the longest walks begin first
     head = tl.program_id(1)
     row, at = block * QUERIES + tl.arange(0, QUERIES), tl.arange(0, WIDTH)
+    tokens, start = tl.load(span), tl.load(span + 1)
     live = row < tokens
     position = start + tl.minimum(row, tokens - 1)
     place = (row.to(tl.int64)[:, None] * HEADS + head) * WIDTH + at[None, :]
@@ -162,6 +178,8 @@ def _attend_chunk(
     mixed = tl.zeros([QUERIES, WIDTH], tl.float32)
     whole = (start + block * QUERIES + 1) // PAGE  # pages that the first query of the block sees to their end
     last = (start + tl.minimum(block * QUERIES + QUERIES, tokens) + PAGE - 1) // PAGE
+    if block * QUERIES >= tokens:
+        whole, last = whole * 0, last * 0
     best, total, mixed = _walk(
         queries, best, total, mixed, 0, whole, position, pool, scales, base, page_stride, table, scale,
         KV_HEADS, WIDTH, PAGE, BLOCK, SCALED, False, PRECISION,
@@ -172,5 +190,5 @@ def _attend_chunk(
     )  # fmt: skip
     gate_at = gates + row.to(tl.int64)[:, None] * gate_stride + head * WIDTH + at[None, :]
     gate = tl.load(gate_at, mask=live[:, None], other=0.0).to(tl.float32)
-    result = mixed / total[:, None] / (1.0 + tl.exp(-gate))
-    tl.store(out + place, result.to(out.dtype.element_ty), mask=live[:, None])
+    result = tl.where(live[:, None], mixed / total[:, None] / (1.0 + tl.exp(-gate)), 0.0)
+    tl.store(out + place, result.to(out.dtype.element_ty), mask=(row < rows)[:, None])

@@ -10,6 +10,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from ninfer.kernels.span import SpanNumbers
+
 from . import RmsNorm
 
 
@@ -38,14 +40,18 @@ def add_norm(x: Tensor, delta: Tensor | None, norm: RmsNorm, out_dtype: torch.dt
     return out
 
 
-def norm_gated(x: Tensor, z: Tensor, norm: RmsNorm, out_dtype: torch.dtype) -> Tensor:
-    """x [N, heads, D], z [N, heads * D] with any row stride -> norm(x) * silu(z), [N, heads * D]."""
+def norm_gated(x: Tensor, z: Tensor, norm: RmsNorm, out_dtype: torch.dtype, span: SpanNumbers | None = None) -> Tensor:
+    """x [N, heads, D], z [N, heads * D] with any row stride -> norm(x) * silu(z), [N, heads * D].
+
+    `span`: zeros in the rows that are not among its tokens, whatever x has there.
+    """
     rows, heads, width = x.shape
     out = torch.empty(rows, heads * width, dtype=out_dtype, device=x.device)
     tile = 16
     _norm_gated[(triton.cdiv(rows * heads, tile),)](
-        x, z, out, norm.scaled, norm.floor, rows * heads, heads, z.stride(0), WIDTH=width, TILE=tile, num_warps=4
-    )
+        x, z, out, norm.scaled, norm.floor, rows * heads, heads, z.stride(0), x if span is None else span.head,
+        IS_SPAN=span is not None, WIDTH=width, TILE=tile, num_warps=4,
+    )  # fmt: skip
     return out
 
 
@@ -67,12 +73,18 @@ def _add_norm(x, delta, out, scaled, floor, width, delta_stride, part_stride, PA
 
 
 @triton.jit(do_not_specialize=["count"])
-def _norm_gated(x, z, out, scaled, floor, count, heads, z_stride, WIDTH: tl.constexpr, TILE: tl.constexpr):
+def _norm_gated(
+    x, z, out, scaled, floor, count, heads, z_stride, span, IS_SPAN: tl.constexpr, WIDTH: tl.constexpr,
+    TILE: tl.constexpr,
+):  # fmt: skip
     row = tl.program_id(0).to(tl.int64) * TILE + tl.arange(0, TILE)
     at = tl.arange(0, WIDTH)
     live = (row < count)[:, None]
+    known = live
+    if IS_SPAN:
+        known = live & (row < tl.load(span).to(tl.int64) * heads)[:, None]
     flat = row[:, None] * WIDTH + at[None, :]
-    value = tl.load(x + flat, mask=live, other=0.0).to(tl.float32)
+    value = tl.load(x + flat, mask=known, other=0.0).to(tl.float32)
     token, head = row // heads, row % heads
     gate = tl.load(z + token[:, None] * z_stride + head[:, None] * WIDTH + at[None, :], mask=live, other=0.0)
     gate = gate.to(tl.float32)
