@@ -47,7 +47,8 @@ def main() -> int:
             print(f"  NOT AS PROMISED: {problem}")
         print("  " + ("broken" if stage.problems else "kept"), flush=True)
         broken += [row.name] * bool(stage.problems)
-    print(f"{len(chosen)} rows, {len(broken)} broken{': ' if broken else ''}{', '.join(broken)}")
+    scenes = len({row.name[:2] for row in chosen})
+    print(f"{scenes} scenarios in {len(chosen)} rows, {len(broken)} broken{': ' if broken else ''}{', '.join(broken)}")
     return 1 if broken or not chosen else 0
 
 

@@ -57,6 +57,63 @@ def check_m1(played: Played) -> None:
     assert hand_overs == ["root", "fork", "fork"], "with slots to spare the old endpoint stays, the first to go"
 
 
+def check_m2(played: Played) -> None:
+    """[M2], [D11], [H1]"""
+    asks, replies = played.said.asks, played.said.replies
+    end, at = len(asks["chat"].prompt) + len(replies["chat"]) - 1, asks["chat"].recovery
+    later = len(asks["chat+"].prompt) + len(replies["chat+"]) - 1
+    assert started(played) == [
+        (0, "root"),
+        (end, "generation_endpoint"),
+        (at, "shared_entry"),
+        (later, "generation_endpoint"),
+        (at, "shared_entry"),
+    ]
+    first = find(played, BoundSource)[0][1].sequence
+    saved = [event.frontier for _, event in find(played, CaptureReserved) if event.sequence == first]
+    assert saved == [at], "one state for both uses"
+    assert played.standings[0].ordinary == 2, "the point before the answer and the one behind it"
+    assert [standing.reused > 0 for standing in played.standings[:2]] == [False, True]
+
+
+def check_m3(played: Played) -> None:
+    """[M3], [D11], [E3]"""
+    assert started(played) == [(0, "root"), (150, "shared_entry"), (250, "shared_entry")]
+    sequences = [event.sequence for _, event in find(played, BoundSource)]
+    places = [
+        {event.frontier for _, event in find(played, CaptureReserved) if event.sequence == sequence}
+        for sequence in sequences[:2]
+    ]
+    assert places == [{150, 250, 270}, {240, 260}], "each position once, and a is there already"
+
+
+def check_m4(played: Played) -> None:
+    """[M4], [H1], [H3]"""
+    assert started(played) == [(0, "root"), *[(200, "shared_entry")] * 8]
+    assert played.standings[0].reused == 0, "finishing heats nothing"
+    most = (9 - 1) * 3 // 4  # the lane's own slot is no room for standing
+    assert all(0 < standing.reused <= most for standing in played.standings[1:])
+    assert all(standing.ordinary > 0 for standing in played.standings[-4:]), "older branches have fallen back"
+    ended = {event.ticket: cycle for cycle, event in find(played, Ended)}
+    gone = [point for cycle, event in find(played, Reclaimed) if cycle < max(ended.values()) for point in event.points]
+    kept = find(played, Landed)
+    captures = [point for _, event in kept for point in (event.captured or "").split()]
+    assert gone, "there is pressure"
+    assert captures[0] not in gone, "the hot predecessor stays"
+
+
+def check_m9(played: Played) -> None:
+    """[M9], [H2]"""
+    numbers = {name: number for number, name in enumerate(played.said.asks)}
+    starts = {event.ticket: (event.cached_tokens, event.path) for _, event in find(played, Started)}
+    assert [starts[numbers[f"request {n}"]] for n in (1, 2, 3, 4)] == [(0, "root")] * 3 + [(200, "shared_entry")]
+    standing = {one.ticket: one for one in played.standings}
+    assert standing[numbers["request 1"]].reused == standing[numbers["request 2"]].reused == 0
+    assert standing[numbers["request 3"]].reused > 0, "the save of what two had computed has standing at once"
+    lost = [event.frontier for _, event in find(played, CaptureRefused)]
+    assert lost.count(200) >= 2, "it was not kept the first two times"
+
+
 def check_m5_snapshot(played: Played) -> None:
     """[M5], [K1], [J9]"""
     check_no_saves_by_chunk(played)
@@ -116,17 +173,21 @@ def check_m8(played: Played) -> None:
 
 PROMISES: dict[str, Callable[[Played], None]] = {
     "M1": check_m1,
+    "M2": check_m2,
+    "M3": check_m3,
+    "M4": check_m4,
     "M5-snapshot": check_m5_snapshot,
     "M5-replay": check_m5_replay,
     "M6": check_m6,
     "M7": check_m7,
     "M8": check_m8,
+    "M9": check_m9,
 }
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_a_scenario_keeps_its_promise_and_its_trace(scenario: Scenario) -> None:
-    """[M1], [M5], [M6], [M7], [M8]: see the check of each row."""
+    """[M1], [M2], [M3], [M4], [M5], [M6], [M7], [M8], [M9]: see the check of each row."""
     played = play(scenario)
     PROMISES[scenario.name](played)
     lines = [f"{cycle} {event}" for cycle, event in played.events if not is_plain_decode(event)]

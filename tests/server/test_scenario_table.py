@@ -29,6 +29,7 @@ def test_the_table_is_whole() -> None:
     """[M1] [M2] [M3] [M4] [M5] [M6] [M7] [M8] [M9]"""
     assert {row.name[:2] for row in scenarios.TABLE} == {f"M{number}" for number in range(1, 10)}
     assert all(row.promise and row.options for row in scenarios.TABLE)
+    assert len(scenarios.TABLE) == 10, "M5 has a row for Snapshot and one for Replay"
 
 
 @pytest.mark.parametrize(("play", "status"), [(keep, 0), (break_promise, 1), (raise_error, 1)])
@@ -45,6 +46,7 @@ def test_a_broken_promise_fails_the_run(
     assert scenarios.main() == status
     said = capsys.readouterr().out
     assert "M0: all is well" in said
+    assert "1 scenarios in 1 rows" in said
     assert ("NOT AS PROMISED" in said) == bool(status)
     monkeypatch.setattr(sys, "argv", ["scenarios", "M7"])
     assert scenarios.main() == 1, "no row of that name: nothing was shown"

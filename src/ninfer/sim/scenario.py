@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from ninfer.base.events import TraceEvent
+from ninfer.base.events import Ended, TraceEvent
 from ninfer.base.pools import PAGE_TOKENS, Pool
 
 from .device import SIM_PAGE_BYTES, SIM_STATE_BYTES
@@ -109,22 +109,39 @@ class Script:
         self.said.replies[name] = tuple(accepted)
 
 
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Restore points kept when a request had ended, by the class of their owners (H3)."""
+
+    ticket: int
+    reused: int
+    ordinary: int
+
+
 @dataclass(slots=True)
 class Played:
-    """What happened: events with their cycles, and what was said."""
+    """What happened: events with their cycles, what was said, and what was kept after each request."""
 
     events: list[tuple[int, TraceEvent]]
     said: Said
     world: World
+    standings: list[Standing]
 
 
 def play(scenario: Scenario) -> Played:
     """From the first step to the last answer. Raises WorldFailure."""
     events: list[tuple[int, TraceEvent]] = []
+    standings: list[Standing] = []
     script = Script(scenario.steps)
-    world = World(scenario.spec(), lambda cycle, event: events.append((cycle, event)), workload=script)
+
+    def listen(cycle: int, event: TraceEvent) -> None:
+        events.append((cycle, event))
+        if isinstance(event, Ended):
+            standings.append(Standing(event.ticket, *world.count_points()))
+
+    world = World(scenario.spec(), listen, workload=script)
     world.run()
-    return Played(events, script.said, world)
+    return Played(events, script.said, world, standings)
 
 
 def filler(count: int, seed: int) -> tuple[int, ...]:
@@ -132,9 +149,15 @@ def filler(count: int, seed: int) -> tuple[int, ...]:
     return tuple((seed * 7919 + index * 31 + (index * index) % 97) % 900 for index in range(count))
 
 
-def chat(body: Sequence[int], max_tokens: int) -> Ask:
-    """A turn of a chat or an agent: the input point lies before the assistant header."""
-    return Ask(Kind.CHAT, (*body, *HEADER), len(body), (len(body),), max_tokens)
+def chat(body: Sequence[int], max_tokens: int, *markers: int) -> Ask:
+    """A turn of a chat or an agent: the input point lies before the assistant header. `markers`: shared, ascending."""
+    cuts = tuple(sorted({len(body), *markers}))
+    return Ask(Kind.CHAT, (*body, *HEADER), len(body), cuts, max_tokens, markers=markers)
+
+
+def raw(count: int, seed: int, max_tokens: int) -> Ask:
+    """Raw input: its point is its end."""
+    return Ask(Kind.RAW, filler(count, seed), count, (), max_tokens)
 
 
 def long_input(count: int, seed: int, max_tokens: int) -> Ask:

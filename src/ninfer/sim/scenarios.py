@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .scenario import Said, Scenario, Step, chat, filler, long_input
+from .scenario import Said, Scenario, Step, chat, filler, long_input, raw
 from .workload import HEADER, Ask
 
 
@@ -25,6 +25,54 @@ M1 = Scenario(
         _again("call", filler(30, 2), 8),
         Step("rewritten", _rewritten_last, after=("call+",)),
     ),
+)
+
+_QUESTION = filler(200, 1)
+
+M2 = Scenario(
+    "M2",
+    "recovery point and marker at one place: one state, two uses; the private one moves on, the public one lives on",
+    (
+        Step("chat", chat(_QUESTION, 10, 200)),
+        _again("chat", filler(30, 2), 8),
+        Step("stranger", chat((*_QUESTION, *filler(40, 3)), 6), after=("chat+",)),
+        Step("chat++", lambda said: chat((*said.history_of("chat+"), *filler(20, 4)), 6), after=("stranger",)),
+        Step("another", chat((*_QUESTION, *filler(40, 5)), 6), after=("chat++",)),
+    ),
+    lanes=1,
+    slots=12,
+)
+
+_A, _B, _C = filler(150, 1), filler(100, 2), filler(90, 3)
+
+M3 = Scenario(
+    "M3",
+    "prefixes a and a+b both marked, later a+c: both positions had their chance, and a is a complete source",
+    (
+        Step("a+b", chat((*_A, *_B, *filler(20, 9)), 6, 150, 250)),
+        Step("a+c", chat((*_A, *_C, *filler(20, 8)), 6, 150, 240), after=("a+b",)),
+        Step("a+b+c", chat((*_A, *_B, *_C), 6), after=("a+c",)),
+    ),
+    lanes=1,
+    slots=12,
+)
+
+_HOT = filler(200, 1)
+
+M4 = Scenario(
+    "M4",
+    "a hot predecessor has many one-off branches: each carries its adoption, finishing heats nothing, older ones fall",
+    (
+        Step("first", chat((*_HOT, *filler(30, 2)), 6, 200)),
+        *(
+            Step(
+                f"branch {n}", chat((*_HOT, *filler(40, 10 + n)), 6, 200), after=(f"branch {n - 1}" if n else "first",)
+            )
+            for n in range(8)
+        ),
+    ),
+    lanes=1,
+    slots=9,
 )
 
 M5_SNAPSHOT = Scenario(
@@ -85,4 +133,19 @@ M8 = Scenario(
     slots=8,
 )
 
-SCENARIOS = (M1, M5_SNAPSHOT, M5_REPLAY, M6, M7, M8)
+M9 = Scenario(
+    "M9",
+    "requests compute one candidate that was never kept: that proves demand, a later save is reused, no hit before",
+    (
+        Step("holder 1", raw(300, 8, 60)),
+        Step("holder 2", raw(300, 9, 60)),
+        Step("request 1", chat((*_HOT, *filler(20, 2)), 4, 200), cycle=10),
+        Step("request 2", chat((*_HOT, *filler(20, 3)), 4, 200), after=("request 1",)),
+        Step("request 3", chat((*_HOT, *filler(20, 4)), 4, 200), after=("holder 1", "holder 2")),
+        Step("request 4", chat((*_HOT, *filler(20, 5)), 4, 200), after=("request 3",)),
+    ),
+    lanes=3,
+    slots=5,
+)
+
+SCENARIOS = (M1, M2, M3, M4, M5_SNAPSHOT, M5_REPLAY, M6, M7, M8, M9)

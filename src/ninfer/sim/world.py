@@ -28,6 +28,7 @@ from ninfer.frontend.plan import InputPlan
 from ninfer.ports.output import Failed, Finished, GenerationStart
 from ninfer.resource.admission import Claim, Right
 from ninfer.resource.manager import ResourceManager
+from ninfer.resource.retention import Retention
 from ninfer.sched.members import Members
 
 from .check import Caller, DeafCaller, check_caller
@@ -146,6 +147,11 @@ class World:
         """One request and nothing else. Raises WorldFailure."""
         self._workload.close()
         self._guard(lambda: self._run_one(ask))
+
+    def count_points(self) -> tuple[int, int]:
+        """Restore points of reused and of ordinary standing (H3)."""
+        classes = self._resources.list_classes()
+        return len(classes[Retention.REUSED]), len(classes[Retention.ORDINARY])
 
     def _run_one(self, ask: Ask) -> None:
         assert self._submit(Caller(replace(ask, owner=-1), self._clock.now(), IntBuffer(ask.prompt)))
