@@ -297,15 +297,6 @@ def test_a_draw_is_the_same_as_on_the_cpu(params: SamplingParams, device: torch.
     assert draw_batch(wide, rows).tolist() == want
 
 
-def test_running_sums_are_sums(device: torch.device) -> None:
-    from ninfer.kernels.sampling.batched import running_sums
-
-    values = torch.rand(3, 1300, generator=torch.Generator().manual_seed(8)).to(device) ** 9
-    sums = running_sums(values)
-    torch.testing.assert_close(sums, values.double().cumsum(-1), rtol=1e-12, atol=0)
-    assert float(sums.diff(dim=-1).min()) > -1e-12
-
-
 def test_rows_of_a_batch_draw_what_each_draws_alone(device: torch.device) -> None:
     """[V-15] FP32: the best logits are far enough apart in the fixture."""
     golden = read_golden("dense_text")
