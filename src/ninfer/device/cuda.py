@@ -14,6 +14,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from ninfer.base.clock import SystemClock
 from ninfer.base.errors import DeviceFailure
 from ninfer.base.frontier import pages_for
 from ninfer.base.ids import TransferId, UnitId
@@ -121,6 +122,7 @@ class CudaDevice:
         self._pending: list[_Pending] = []
         self._next_id = 0
         self._last_draw: UnitId | None = None
+        self._clock = SystemClock()
 
     @classmethod
     def open(
@@ -227,10 +229,10 @@ class CudaDevice:
 
     def wait(self, timeout_s: float) -> None:
         """Until something submitted is done, or the time is over. Asks the driver, which has no wait with a limit."""
-        end = time.monotonic() + timeout_s
+        end = self._clock.now() + timeout_s
         with device_errors():
             while not any(pending.is_done() for pending in self._pending):
-                left = end - time.monotonic()
+                left = end - self._clock.now()
                 if left <= 0:
                     return
                 time.sleep(min(left, _ASK_EVERY_S) if self._pending else left)

@@ -22,10 +22,9 @@ from ninfer.kernels.linear.few_rows import (
     multiply_few,
     multiply_few_gated,
     multiply_few_parts,
-    multiply_few_whole,
 )
 from ninfer.kernels.moe.grouped import run_grouped
-from ninfer.kernels.moe.triton_step import choose_experts, run_experts, sum_experts
+from ninfer.kernels.moe.triton_sparse import run_sparse
 from ninfer.kernels.paged_attention.triton_decode import attend_pages
 from ninfer.kernels.paged_attention.triton_heads import place_heads
 from ninfer.kernels.paged_attention.triton_prefill import attend_chunk_pages
@@ -173,11 +172,9 @@ def _step_dense(mlp: DenseMlp, h: Tensor) -> Tensor:
 
 
 def _step_sparse(mlp: SparseMlp, h: Tensor) -> Tensor:
-    logits, experts = multiply_few_whole(h, mlp.router), mlp.gate_up.shape[0]
-    weights, ids = choose_experts(logits, experts, mlp.top_k)
-    parts = run_experts(h, weights, ids, mlp.gate_up, mlp.down)
-    shared = multiply_few(multiply_few_gated(h, mlp.shared_gate_up), mlp.shared_down)
-    return sum_experts(parts, shared, logits[:, experts:])
+    up, down = mlp.shared_gate_up, mlp.shared_down
+    shared = up.rows(0, up.out_features), down.rows(0, down.out_features)
+    return run_sparse(h, mlp.router, mlp.top_k, mlp.gate_up, mlp.down, *shared)
 
 
 def _sparse(mlp: SparseMlp, h: Tensor) -> Tensor:

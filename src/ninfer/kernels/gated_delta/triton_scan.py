@@ -103,17 +103,18 @@ def _solve_chunk(
     # exp only of differences that are <= 0: above the diagonal they are positive and may overflow
     ratio = tl.exp(tl.where(below, decay[:, None] - decay[None, :], 0.0))
     system = tl.dot(keys, tl.trans(keys), input_precision=PRECISION) * ratio * strength[:, None]
-    inverse = invert_unit_lower(tl.where(below, system, 0.0), CHUNK, WAY).to(keys.dtype)
-    values = tl.load(v + place, mask=live[:, None], other=0.0).to(tl.float32) * strength[:, None]
-    u = tl.dot(inverse, values.to(keys.dtype), input_precision=PRECISION)
-    tl.store(solved + place, u.to(solved.dtype.element_ty))
-    grown = keys.to(tl.float32) * (strength * tl.exp(decay))[:, None]
-    w = tl.dot(inverse, grown.to(keys.dtype), input_precision=PRECISION)
-    tl.store(carried + place, w.to(carried.dtype.element_ty))
     queries = tl.load(q + key_place, mask=live[:, None], other=0.0)
     seen = tl.where(below | same, tl.dot(queries, tl.trans(keys), input_precision=PRECISION) * ratio, 0.0)
     block = inner + (chunk * VALUE_HEADS + head) * CHUNK * CHUNK
     tl.store(block + inside[:, None] * CHUNK + inside[None, :], seen.to(inner.dtype.element_ty))
+    inverse = invert_unit_lower(tl.where(below, system, 0.0), CHUNK, WAY).to(keys.dtype)
+    values = tl.load(v + place, mask=live[:, None], other=0.0).to(tl.float32) * strength[:, None]
+    u = tl.dot(inverse, values.to(keys.dtype), input_precision=PRECISION)
+    tl.store(solved + place, u.to(solved.dtype.element_ty))
+    keys = tl.load(k + key_place, mask=live[:, None], other=0.0)  # again: not kept while the system is inverted
+    grown = keys.to(tl.float32) * (strength * tl.exp(decay))[:, None]
+    w = tl.dot(inverse, grown.to(keys.dtype), input_precision=PRECISION)
+    tl.store(carried + place, w.to(carried.dtype.element_ty))
 
 
 @triton.jit
