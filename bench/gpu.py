@@ -1,6 +1,6 @@
 """Decode, prefill, warm turns and restores of a random-weight model on a GPU, each with its floor from the same run.
 
-    python -m bench.gpu --geometry 4b --rows decode:1:8192 prefill:2048 turn:512:32768 restore:32768 --json FILE
+    python -m bench.gpu --geometry 4b --rows decode:1:8192 prefill:2048 turn:512:32768 engine:8:8192 --json FILE
 
 A row is printed, and appended to FILE, as soon as it is measured; a row that fails is told and the next one runs.
 `floor`: bytes a step must move over the measured copy bandwidth, or FLOPs over the measured BF16 matmul rate. Times go
@@ -17,20 +17,26 @@ import sys
 import time
 from array import array
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import torch
 
+from bench.gpu_engine import EngineBench
 from bench.gpu_model import NAMES, open_random, prefill_flops, step_bytes
-from ninfer.base.ids import LaneId, PageId, SlotId
+from ninfer.base.ids import LaneId, PageId, SlotId, UnitId
 from ninfer.base.pools import Pool
 from ninfer.device.cuda import CudaDevice
 from ninfer.ports.device import (
+    CopyDone,
+    HostCopy,
     PageFromHost,
     PageToHost,
     SampleRow,
     SamplesDone,
+    StateCut,
     StateFromHost,
     StateToHost,
     UnitBatch,
@@ -40,6 +46,11 @@ from ninfer.ports.device import (
 from ninfer.ports.sampling import SamplingParams
 
 Figures = dict[str, float | str | int]
+ENGINE_ROWS = ("engine", "http", "repeat", "gap")
+GAP_MS = 110.0
+"""What a lane that decodes may wait for a chunk, in the row of gaps."""
+_VOCAB_TOKENS = 4033
+"""Of the bundled tokenizer, whose words the engine's rows say."""
 GREEDY = SamplingParams(temperature=0.0)
 SAMPLED = SamplingParams(temperature=0.7, top_k=20, top_p=0.8)
 
@@ -71,42 +82,49 @@ class Bench:
 
     def draw(self, lanes: int, params: SamplingParams = GREEDY) -> list[int]:
         """Tokens of the first lanes, waited for."""
-        unit = self.device.submit_sampling(
-            [SampleRow(LaneId(lane), SlotId(lane + 1), 0, params, 0.4) for lane in range(lanes)]
-        )
+        rows = [SampleRow(LaneId(lane), SlotId(lane + 1), 0, params, 0.4) for lane in range(lanes)]
+        return self.read(self.device.submit_sampling(rows))
+
+    def read(self, unit: UnitId) -> list[int]:
+        """Tokens of a draw, waited for."""
         while True:
             self.device.wait(1.0)
             for done in self.device.poll():
                 if isinstance(done, SamplesDone) and done.unit == unit:
                     return [run.token_ids[0] for run in done.runs]
 
-    def step(self, fed: list[array[int]], batch: UnitBatch, params: SamplingParams = GREEDY) -> None:
-        """One step of every lane, from token ids to token ids: what was drawn is what the next step feeds."""
-        begin = time.perf_counter()
-        self.device.submit_unit(batch)
-        self.submit_s = time.perf_counter() - begin
-        for ids, token in zip(fed, self.draw(len(fed), params), strict=True):
-            ids[0] = token
-
-    def prepare_steps(self, lanes: int, context: int) -> tuple[list[array[int]], UnitBatch]:
-        """Rows whose token arrays are fed again and again."""
-        fed = [array("i", [11 + lane]) for lane in range(lanes)]
-        rows = tuple(self.row(lane, ids, context) for lane, ids in enumerate(fed))
-        return fed, UnitBatch(UnitKind.DECODE, rows)
+    def steps(self, lanes: int, context: int, count: int, params: SamplingParams = GREEDY) -> list[float]:
+        """Moments at which the tokens of each of `count` steps were read. Each step is launched behind the draw that
+        feeds it, as the engine does, from slot to slot; all overwrite the same position."""
+        facts = self.device.facts
+        sides = [[lane + 1, facts.slots + 1 + lane] for lane in range(lanes)]
+        plain = [self.row(lane, array("i", [11 + lane]), context) for lane in range(lanes)]
+        feeds, draws = [], []
+        for side in range(2):
+            places = [(row, SlotId(pair[side]), SlotId(pair[1 - side])) for row, pair in zip(plain, sides, strict=True)]
+            feeds.append(tuple(replace(row, read_slot=read, write_slot=write) for row, read, write in places))
+            draws.append([SampleRow(row.lane, read, 0, params, 0.4) for row, read, _ in places])
+        moments = []
+        for step in range(count):
+            drawing = self.device.submit_sampling(draws[step % 2])
+            begin = time.perf_counter()
+            self.device.submit_unit(UnitBatch(UnitKind.DECODE, feeds[step % 2], drawing))
+            self.submit_s = time.perf_counter() - begin
+            self.read(drawing)
+            moments.append(time.perf_counter())
+        self.draw(1)
+        return moments
 
     def decode(self, lanes: int, context: int, params: SamplingParams = GREEDY) -> Figures:
-        """Steps at one context; the step overwrites the same position again and again."""
-        fed, batch = self.prepare_steps(lanes, context)
-        for _ in range(3):
-            self.step(fed, batch, params)
-        times = []
-        for _ in range(2 if self.small else 40):
-            begin = time.perf_counter()
-            self.step(fed, batch, params)
-            times.append(time.perf_counter() - begin)
-        seconds = statistics.median(times)
+        """Steps at one context."""
+        count = 4 if self.small else 80
+        busy = time.thread_time()
+        moments = self.steps(lanes, context, count, params)
+        busy = (time.thread_time() - busy) / count
+        seconds = statistics.median(later - earlier for earlier, later in pairwise(moments[count // 4 :]))
         floor = step_bytes(self.device.geometry, lanes, context) / self.copy_rate
-        gpu = self.time_on_gpu(lambda: self.device._runner._steps.launch(batch.rows))
+        rows = tuple(self.row(lane, array("i", [11]), context) for lane in range(lanes))
+        gpu = self.time_on_gpu(lambda: self.device._runner._steps.launch(rows))
         head = self.time_on_gpu(lambda: self.device._runner._heads.launch([lane + 1 for lane in range(lanes)]))
         return {
             "ms": 1e3 * seconds,
@@ -117,15 +135,18 @@ class Bench:
             "gpu_share_of_floor": floor / (gpu + head),
             "idle": 1 - (gpu + head) / seconds,
             "submit_ms": 1e3 * self.submit_s,
+            "thread_ms": 1e3 * busy,
         }
 
-    def prefill(self, tokens: int, start: int = 0, repeats: int | None = None) -> Figures:
-        """One unit of `tokens` at `start`, to the first token."""
+    def prefill(self, tokens: int, start: int = 0, repeats: int | None = None, cut: int | None = None) -> Figures:
+        """One unit of `tokens` at `start`, to the first token; with a capture at `cut`."""
         ids = array("i", [(7 * i) % 500 for i in range(tokens)])
         times = []
         for _ in range(1 + (self.repeats if repeats is None else repeats)):
             begin = time.perf_counter()
             row = self.row(0, ids, start, fresh=start == 0)
+            if cut is not None:
+                row = replace(row, cuts=(StateCut(cut, SlotId(self.device.layout.lanes + 1)),))
             self.device.submit_unit(UnitBatch(UnitKind.PREFILL, (row,)))
             submitted = time.perf_counter() - begin
             self.draw(1)
@@ -141,19 +162,42 @@ class Bench:
             "first_ms": 1e3 * times[0][0],
         }
 
+    def capture(self, tokens: int) -> Figures:
+        """What a state kept in mid-chunk costs: the same unit with and without, in turns."""
+        pairs = [
+            (self.prefill(tokens, repeats=3), self.prefill(tokens, repeats=3, cut=tokens // 2 + 7)) for _ in range(3)
+        ]
+        plain, kept = (statistics.median(float(pair[side]["ms"]) for pair in pairs) for side in range(2))
+        return {"ms": kept, "plain_ms": plain, "longer": kept / plain - 1}
+
+    def restored(self, tokens: int, start: int) -> Figures:
+        """`tokens` new ones over a past that is on the host: its pages and state come in while they are computed."""
+        back = self.list_copies(start)[1]
+        ids = array("i", [(7 * i) % 500 for i in range(tokens)])
+        times = []
+        for _ in range(1 + self.repeats):
+            begin = time.perf_counter()
+            transfer = self.device.submit_host_copy(back)  # type: ignore[arg-type]
+            self.device.submit_unit(UnitBatch(UnitKind.PREFILL, (self.row(0, ids, start),)), (transfer,))
+            self.draw(1)
+            times.append(time.perf_counter() - begin)
+        alone = self.prefill(tokens, start)
+        seconds = statistics.median(times[1:])
+        return {"ms": 1e3 * seconds, "on_device_ms": alone["ms"], "longer_ms": 1e3 * seconds - float(alone["ms"])}
+
+    def list_copies(self, tokens: int) -> tuple[list[HostCopy], list[HostCopy]]:
+        """State and pages of `tokens` to the host, and back."""
+        state, page = self.device.facts.state_bytes, self.device.facts.page_bytes[Pool.MAIN_KV]
+        spots = [(PageId(p), state + (p - 1) * page) for p in range(1, 1 + -(-tokens // 64))]
+        out = [StateToHost(SlotId(1), 0), *(PageToHost(Pool.MAIN_KV, p, at, 64) for p, at in spots)]
+        back = [StateFromHost(0, SlotId(1)), *(PageFromHost(Pool.MAIN_KV, at, p, 64) for p, at in spots)]
+        return out, back
+
     def restore(self, tokens: int) -> Figures:
         """State and pages of `tokens` to the host and back."""
-        state, page = self.device.facts.state_bytes, self.device.facts.page_bytes[Pool.MAIN_KV]
-        pages = range(1, 1 + -(-tokens // 64))
-        out = [
-            StateToHost(SlotId(1), 0),
-            *(PageToHost(Pool.MAIN_KV, PageId(p), state + (p - 1) * page, 64) for p in pages),
-        ]
-        back = [
-            StateFromHost(0, SlotId(1)),
-            *(PageFromHost(Pool.MAIN_KV, state + (p - 1) * page, PageId(p), 64) for p in pages),
-        ]
-        count = state + len(pages) * page
+        out, back = self.list_copies(tokens)
+        facts = self.device.facts
+        count = facts.state_bytes + (len(out) - 1) * facts.page_bytes[Pool.MAIN_KV]
         figures: Figures = {"bytes": count}
         for name, copies in (("out", out), ("in", back)):
             times = []
@@ -161,7 +205,7 @@ class Bench:
                 begin = time.perf_counter()
                 self.device.submit_host_copy(copies)  # type: ignore[arg-type]
                 submitted = time.perf_counter() - begin
-                while not self.device.poll():
+                while not any(isinstance(done, CopyDone) for done in self.device.poll()):
                     self.device.wait(1.0)
                 times.append(time.perf_counter() - begin)
             seconds = statistics.median(times[1:])
@@ -228,15 +272,30 @@ def find_row(bench: Bench, name: str) -> tuple[Callable[[], Figures], Callable[[
     match kind, counts:
         case (("decode" | "sampled"), [lanes, context]):
             params = GREEDY if kind == "decode" else SAMPLED
-            fed, batch = bench.prepare_steps(lanes, context)
-            return partial(bench.decode, lanes, context, params), partial(bench.step, fed, batch, params)
+            return partial(bench.decode, lanes, context, params), partial(bench.steps, lanes, context, 1, params)
         case "prefill", [count]:
             return partial(bench.prefill, count), partial(bench.prefill, count, repeats=0)
         case "turn", [count, start]:
             return partial(bench.prefill, count, start), partial(bench.prefill, count, start, repeats=0)
+        case "capture", [count]:
+            return partial(bench.capture, count), partial(bench.prefill, count, repeats=0, cut=count // 2 + 7)
+        case "restored", [count, start]:
+            return partial(bench.restored, count, start), partial(bench.restored, count, start)
         case "restore", [count]:
             return partial(bench.restore, count), partial(bench.restore, count)
     raise ValueError(f"no such row: {name}")
+
+
+def measure_engine(device: CudaDevice, name: str, *, small: bool) -> Figures:
+    """A row of the engine above the device."""
+    kind, *counts = name.split(":")
+    bench = EngineBench(device, max_gap_ms=GAP_MS if kind == "gap" else None, window_s=0.3 if small else 3.0)
+    try:
+        return {"engine": bench.decode, "http": bench.http, "repeat": bench.repeat, "gap": bench.gap}[kind](
+            *map(int, counts)
+        )
+    finally:
+        bench.close()
 
 
 def main() -> int:
@@ -253,7 +312,7 @@ def main() -> int:
     chosen = parser.parse_args()
     where = torch.device(chosen.device)
     begin = time.perf_counter()
-    restores = [int(row.split(":")[1]) for row in chosen.rows if row.startswith("restore")]
+    restores = [row for row in chosen.rows if row.startswith("restore")]
     device = open_random(
         chosen.geometry,
         where,
@@ -261,6 +320,7 @@ def main() -> int:
         max_context=chosen.max_context,
         host_bytes=3 << 30 if restores and where.type == "cuda" else 1 << 26,
         chunk_tokens=chosen.chunk,
+        vocab_tokens=_VOCAB_TOKENS if any(row.startswith(ENGINE_ROWS) for row in chosen.rows) else None,
     )
     opened_s = time.perf_counter() - begin
     bench = Bench(device, where, small=where.type == "cpu")
@@ -271,13 +331,17 @@ def main() -> int:
     failed = 0
     for name in chosen.rows:
         try:
-            measure, _ = find_row(bench, name)
-            tell({**common, "row": name, **measure()}, chosen.json)
+            if name.startswith(ENGINE_ROWS):
+                figures = measure_engine(device, name, small=bench.small)
+            else:
+                figures = find_row(bench, name)[0]()
+            tell({**common, "row": name, **figures}, chosen.json)
         except Exception as error:
             failed += 1
             tell({**common, "row": name, "error": f"{type(error).__name__}: {error}"[:500]}, chosen.json)
     for name in chosen.rows if chosen.profile else ():  # afterwards: a profiler slows the launches that follow it
-        bench.profile(find_row(bench, name)[1], name)
+        if not name.startswith(ENGINE_ROWS):
+            bench.profile(find_row(bench, name)[1], name)
     return 1 if failed else 0
 
 
