@@ -205,15 +205,15 @@ def _find_message_end(rendered: Rendered, place: int, ends: Mapping[tuple[int, i
 
 def _mark_tool(rendered: Rendered, place: int) -> Mark:
     """Behind a tool: as far as the prompt is the same whether the list ends there or another tool follows."""
-    use = rendered.specs[place].marker
+    use, param = rendered.specs[place].marker, f"tools[{place}].cache_control"
     assert use is not None
     upto = rendered.tools[: place + 1]
     ended, followed = (_render(rendered, rendered.messages, tools) for tools in (upto, [*upto, _PROBE_TOOL]))
     if ended is None or followed is None:
-        raise BadInput("a cache marker stands on a tool whose end the template does not show", param="tools")
+        raise BadInput("a cache marker stands on a tool whose end the template does not show", param=param)
     end = min(common_prefix(rendered.text, followed), common_prefix(ended, followed))
     if end == 0:
-        raise BadInput("a cache marker stands on a tool that this model's template does not print", param="tools")
+        raise BadInput("a cache marker stands on a tool that this model's template does not print", param=param)
     return Mark(end, use, is_explicit=True)
 
 

@@ -23,18 +23,29 @@ def read_marker(cache_control: object, anchor: bool | None, path: str) -> Marker
         return None
     if not isinstance(cache_control, Mapping) or cache_control.get("type") != "ephemeral":
         raise invalid(f"{path}.cache_control.type must be 'ephemeral'.", param=f"{path}.cache_control")
+    if "anchor" in cache_control:  # read as a shared marker it would mean the opposite
+        raise invalid(f"{path}.anchor stands beside cache_control, not in it.", param=f"{path}.cache_control.anchor")
     return MarkerUse.ANCHOR if anchor else MarkerUse.SHARED
 
 
 def split_tool(tool: dict[str, Any], path: str) -> tuple[dict[str, Any], MarkerUse | None]:
-    """The tool as the template prints it, and its marker."""
-    if "cache_control" not in tool and "anchor" not in tool:
-        return tool, None
-    anchor = tool.get("anchor")
-    if anchor is not None and not isinstance(anchor, bool):
-        raise invalid(f"{path}.anchor must be true or false.", param=f"{path}.anchor", code="invalid_type")
-    marker = read_marker(tool.get("cache_control"), anchor, path)
-    return {name: value for name, value in tool.items() if name not in ("cache_control", "anchor")}, marker
+    """The tool as the template prints it, and its marker, which some clients set on its function."""
+    rest, marker = _split_marker(tool, path)
+    function = rest.get("function")
+    if isinstance(function, dict):
+        rest["function"], inner = _split_marker(function, f"{path}.function")
+        if inner and marker and inner is not marker:
+            what = f"{path} and {path}.function have different cache markers."
+            raise invalid(what, param=f"{path}.function.cache_control")
+        marker = marker or inner
+    return rest, marker
+
+
+def check_shown(marker: MarkerUse | None, path: str, *, is_shown: bool) -> None:
+    """A marker on a tool that the model is not shown has no place. Raises ApiError."""
+    if marker is not None and not is_shown:
+        what = f"{path} has a cache marker, but tool_choice 'none' keeps it out of the prompt."
+        raise invalid(what, param=f"{path}.cache_control")
 
 
 class MarkerCount:
@@ -62,9 +73,14 @@ def read_session(header: str | None, cache_key: str | None) -> str | None:
     Any characters will do; they are compared and never printed.
     """
     for name, value in (("x-session-id", header), ("prompt_cache_key", cache_key)):
-        if not value:
-            continue
-        if len(value) > MAX_SESSION_CHARACTERS:
+        if value and len(value) > MAX_SESSION_CHARACTERS:
             raise invalid(f"{name} may have at most {MAX_SESSION_CHARACTERS} characters.", param=name)
-        return value
-    return None
+    return header or cache_key or None
+
+
+def _split_marker(fields: dict[str, Any], path: str) -> tuple[dict[str, Any], MarkerUse | None]:
+    anchor = fields.get("anchor")
+    if anchor is not None and not isinstance(anchor, bool):
+        raise invalid(f"{path}.anchor must be true or false.", param=f"{path}.anchor", code="invalid_type")
+    marker = read_marker(fields.get("cache_control"), anchor, path)
+    return {name: value for name, value in fields.items() if name not in ("cache_control", "anchor")}, marker

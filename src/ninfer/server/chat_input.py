@@ -14,7 +14,7 @@ import msgspec
 
 from ninfer.frontend.messages import ChatInput, Content, MarkerUse, Message, PastToolCall, Role, TextPart, ToolSpec
 from ninfer.server.body import check_depth, convert_struct
-from ninfer.server.cache_input import MarkerCount, read_marker, split_tool
+from ninfer.server.cache_input import MarkerCount, check_shown, read_marker, split_tool
 from ninfer.server.errors import invalid, unsupported
 from ninfer.server.schema import ChatFields, ContentPart, MessageIn, ToolCallIn, ToolIn
 
@@ -37,11 +37,14 @@ def read_chat(fields: ChatFields, session: str | None) -> ChatInput:
     messages = tuple(
         _read_message(message, f"messages[{index}]", count) for index, message in enumerate(fields.messages)
     )
+    tools_enabled = _read_tool_choice(fields.tool_choice, tools)
+    for index, tool in enumerate(tools):
+        check_shown(tool.marker, f"tools[{index}]", is_shown=tools_enabled)
     return ChatInput(
         messages=messages,
         tools=tools,
         template_kwargs=_read_template_options(fields),
-        tools_enabled=_read_tool_choice(fields.tool_choice, tools),
+        tools_enabled=tools_enabled,
         session=session,
     )
 
