@@ -185,7 +185,7 @@ class HistoryMachine(RuleBasedStateMachine):
             self.retire(point)
         history.trim()
         for pool, pages in self.take_pages(copies).items():
-            history.directory.tables[pool].replace_last(pages[0])
+            history.directory.tables[pool].replace(history.directory.page_count(pool) - 1, pages[0])
             history.pages[pool][-1] = object()
 
     def shares_tail(self, history: History, pool: Pool, frontier: int) -> bool:

@@ -68,6 +68,8 @@ class Request:
     has_permit: bool = True
     """Its bind took one, or a reserve did, and no unit has spent it."""
     is_ahead: bool = False
+    is_early: bool = False
+    """Its first chunk was submitted behind the copies of its bind."""
     said: int | None = None
     """The token that a control turn under way says."""
 
@@ -220,6 +222,8 @@ class ProgramMachine(RuleBasedStateMachine):
             if turn is not None:
                 turns.append((request, turn))
         chunks = [request for request in ready if request.prompt_left > 0]
+        early = [r for r in self.requests.values() if not r.is_ready and self.program.may_start(r.sequence)]
+        chunks += [request for request in early if request.prompt_left > 0]
         prefill = self.make_chunk(dice.choice(chunks), dice) if chunks else None
         runs_ahead = dice.random() < 0.5
         if turns or prefill:
@@ -236,6 +240,7 @@ class ProgramMachine(RuleBasedStateMachine):
                 request.frontier = len(request.prompt.tokens)
         if prefill is not None:
             request = next(r for r in self.requests.values() if r.sequence == prefill.sequence)
+            request.is_early = not request.is_ready
             request.is_ready = False
             request.has_permit = prefill.replay
 
@@ -302,12 +307,13 @@ class ProgramMachine(RuleBasedStateMachine):
     def poll(self, dice: Random) -> None:
         for event in self.program.poll():
             request = next(r for r in self.requests.values() if r.sequence == event.sequence)
-            request.is_ready = True
+            request.is_ready = not (request.is_early and isinstance(event, BindDone))
             match event:
                 case BindDone():
                     pass
                 case PrefillDone(_, frontier, captured):
                     request.frontier = frontier
+                    request.is_early = False
                     for at, point in captured:
                         assert self.program.point_frontier(point) == at
                         self.add_point(request, point, at, PointKind.INPUT_POINT)

@@ -87,6 +87,7 @@ class CpuDevice:
             page_bytes={pool: region.block_bytes for pool, region in layout.pools.items()},
             state_bytes=layout.states.block_bytes,
             run_ahead_slots=layout.states.run_ahead,
+            follows_copies=True,
             feeds_draws=True,
         )
         self.host_bytes = plan.host_bytes

@@ -65,6 +65,9 @@ def pause(state: EngineState, request: Request) -> None:
 def lose_restore(state: EngineState, request: Request) -> None:
     """The copies of its bind failed: it waits like a paused request and computes again what it was to find (L3)."""
     state.binding = None
+    if request.in_flight:  # its first chunk had followed the copies, and came to nothing
+        request.in_flight, request.captures, request.host_save = False, (), None
+        state.prefill_in_flight = None
     if state.recovering == request.ticket:
         state.recovering = None
     request.distrusts_host = True

@@ -70,7 +70,7 @@ class Settlement:
                         self._settle_normalize(request, progress)
                     case _:
                         assert_never(progress)
-                if request.interrupt is not None and request.phase is not Phase.ENDED:
+                if request.interrupt is not None and request.phase is not Phase.ENDED and not request.in_flight:
                     self._endings.interrupt(request)
             except Exception as error:
                 self._endings.contain(error, request)
@@ -119,7 +119,8 @@ class Settlement:
         state.prefill_in_flight = None
         computed = done.frontier - request.frontier
         assert computed > 0, "a prefill turn moves the frontier"
-        state.chunks.note_chunk(request.frontier, computed, state.clock.now() - state.prefill_started_s)
+        if state.prefill_started_s is not None:
+            state.chunks.note_chunk(request.frontier, computed, state.clock.now() - state.prefill_started_s)
         plans, request.captures = {plan.frontier: plan for plan in request.captures}, ()
         for frontier, point in done.captured:
             assert request.record is not None

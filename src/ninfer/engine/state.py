@@ -105,7 +105,8 @@ class EngineState:
     """The last demotion failed: room is made by ending points, until that or a bind has succeeded."""
     draws_in_flight: int = 0
     prefill_in_flight: Ticket | None = None
-    prefill_started_s: float = 0.0
+    prefill_started_s: float | None = None
+    """None: the chunk in flight waits for copies, and its time says nothing about chunks."""
     last_progress_s: float = 0.0
     counters: Counters = field(default_factory=Counters)
     transfers: TransferTotals = field(default_factory=TransferTotals)

@@ -73,7 +73,23 @@ class Turns:
             if ticket in self._state.members and self._is_granted(self._state.requests[ticket]):
                 granted.prefill = self._state.requests[ticket]
                 break
+        granted.prefill = granted.prefill or self._find_early()
         _drop_paused(granted)
+
+    def _find_early(self) -> Request | None:
+        """Its restore is under way, and its first chunk may start on what is there (decision 2). Not while somebody
+        decodes: the device runs units in order, and one that waits would hold up the next step."""
+        state = self._state
+        if state.binding is None or state.prefill_in_flight is not None:
+            return None
+        request = state.requests[state.binding]
+        if request.in_flight or request.interrupt is not None or request.is_prefilled or request.sequence is None:
+            return None
+        if not state.program.may_start(request.sequence):
+            return None
+        if any(resident.phase is Phase.DECODE for resident in state.residents()):
+            return None
+        return request if self._reserve(request) is None else None
 
     def submit_draws(self, granted: Granted) -> bool:
         """Start the compact set of draws. True: something runs."""
@@ -92,7 +108,7 @@ class Turns:
         if request is None or prefill is None or not self._submit([], prefill, [request]):
             return prefill is not None
         state.prefill_in_flight = request.ticket
-        state.prefill_started_s = state.clock.now()
+        state.prefill_started_s = state.clock.now() if request.phase is Phase.PREFILL else None
         state.rotation.note_turn(request.ticket)
         return True
 
@@ -212,7 +228,7 @@ class Turns:
 def _drop_paused(granted: Granted) -> None:
     """Some who had their permit may have been paused, or prepared for it, for an older one that asked later."""
     granted.draws = [request for request in granted.draws if request.phase is Phase.DECODE and not request.in_flight]
-    if granted.prefill is not None and granted.prefill.phase is not Phase.PREFILL:
+    if granted.prefill is not None and granted.prefill.phase not in (Phase.PREFILL, Phase.BINDING):
         granted.prefill = None
 
 

@@ -32,6 +32,8 @@ class DeviceFacts:
     state_bytes: int
     run_ahead_slots: int = 0
     """State slots past `slots`, one a lane: where a launch writes that runs ahead of its commit (decision 5)."""
+    follows_copies: bool = False
+    """Whether a unit may be submitted behind host transfers under way, and starts on the layers that are there."""
     feeds_draws: bool = False
     """Whether a unit may feed what is drawn on the device before anybody has read it (`UnitBatch.drawn_by`)."""
 

@@ -372,6 +372,10 @@ class NativeProgram(Protocol):
 
     def in_flight(self, sequence: Handle) -> bool: ...
 
+    def may_start(self, sequence: Handle) -> bool:
+        """Whether its first chunk may follow the copies of its bind, under way; `BindDone` comes before its end."""
+        ...
+
     def point_frontier(self, point: Handle) -> int: ...
 
     def list_sequences(self) -> list[Handle]:

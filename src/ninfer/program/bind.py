@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import assert_never
 
-from ninfer.base.frontier import backend_frontier, tail_tokens
+from ninfer.base.frontier import backend_frontier, page_of, tail_tokens
 from ninfer.base.identity import PrefixIdentity
 from ninfer.base.ids import Handle, LaneId, PageId, SlotId, TransferId
 from ninfer.base.outcome import Shortfall, find_shortfall
@@ -114,7 +114,7 @@ def settle_bind(
                 sequence.slot_is_live = True
     if failed:
         sequence.is_broken = True
-    else:
+    elif not sequence.is_early:  # the unit that follows the copies commits both
         sequence.directory.commit(frontier)
     transactions.settle(transaction)
 
@@ -126,7 +126,8 @@ def _land_tails(stores: ContextStores, sequence: Sequence, *, failed: bool) -> N
         if failed:
             stores.pages[pool].drop(page)
         else:
-            sequence.directory.tables[pool].replace_last(page)
+            index = page_of(backend_frontier(pool, sequence.ledger.execution_frontier))
+            sequence.directory.tables[pool].replace(index, page)
     stores.leases.release(tails.lease)
 
 

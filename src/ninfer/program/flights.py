@@ -11,9 +11,10 @@ from collections.abc import Sequence as Rows
 from dataclasses import dataclass
 from typing import assert_never
 
-from ninfer.base.ids import LaneId, TransferId, UnitId
+from ninfer.base.ids import Handle, LaneId, TransferId, UnitId
 from ninfer.ports.device import Completion, CopyDone, CopyFailed, RunResult, SamplesDone, UnitDone
 from ninfer.ports.native import BindDone, NormalizeDone, PrefillDone, Progress, RunDone
+from ninfer.ports.transactions import TransactionKind
 from ninfer.store.stores import ContextStores
 
 from .ahead import Ahead, RunAhead
@@ -28,6 +29,16 @@ class UnitFlight:
 
     rows: tuple[tuple[Sequence, int], ...]
     is_prefill: bool
+
+
+@dataclass(slots=True)
+class EarlyUnit:
+    """A unit behind the copies of its bind, which may be told in either order."""
+
+    landed: UnitFlight | None = None
+    """It has landed, and the end of the copies is still to be told."""
+    settle: Callable[[], None] | None = None
+    """A copy has failed: the bind is settled when the unit has let go of the targets (V-03)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +67,7 @@ class Flights:
         self._samples: dict[UnitId, dict[LaneId, Sequence]] = {}
         self._bound: list[Sequence] = []
         self._settling: list[Sequence] = []
+        self._early: dict[Handle, EarlyUnit] = {}
 
     def add_bind(self, sequence: Sequence) -> None:
         """A bind without copies: in place, and said so at the next poll."""
@@ -71,6 +83,13 @@ class Flights:
         for sequence, _ in flight.rows:
             sequence.outstanding += 1
         self._units[unit] = flight
+
+    def add_early(self, unit: UnitId, flight: UnitFlight) -> None:
+        """The first unit of a sequence whose restore has not landed."""
+        ((sequence, _),) = flight.rows
+        sequence.is_early = True
+        self._early[sequence.handle] = EarlyUnit()
+        self.add_unit(unit, flight)
 
     def add_ahead(self, unit: UnitId, flight: AheadFlight) -> None:
         """A launch ahead. Nobody waits for it, unless it is adopted on its way."""
@@ -102,7 +121,7 @@ class Flights:
         for completion in completions:
             match completion:
                 case CopyDone(transfer):
-                    self._land_transfer(transfer, failed=False)
+                    progress += self._land_transfer(transfer, failed=False)
                 case UnitDone(unit):
                     flight = self._units.pop(unit)
                     if isinstance(flight, AheadFlight):
@@ -110,7 +129,7 @@ class Flights:
                     else:
                         progress += self._land_unit(flight)
                 case CopyFailed(transfer):
-                    self._land_transfer(transfer, failed=True)
+                    progress += self._land_transfer(transfer, failed=True)
                 case SamplesDone():
                     progress += self._land_samples(completion)
                 case _:
@@ -127,20 +146,48 @@ class Flights:
     def land_copies(self, sequence: Sequence) -> None:
         """A transaction that a sequence waited for has ended."""
         sequence.outstanding -= 1
-        if sequence.is_ended:
+        if sequence.is_ended and not sequence.outstanding:
             self._end_released(sequence)
 
     def _report_bound(self) -> list[Progress]:
         bound, self._bound = self._bound, []
         return [BindDone(sequence.handle) for sequence in bound if not sequence.is_ended]
 
-    def _land_transfer(self, transfer: TransferId, *, failed: bool) -> None:
+    def _land_transfer(self, transfer: TransferId, *, failed: bool) -> list[Progress]:
         transaction, settle = self._copies.pop(transfer)
-        if self._transactions.land(transaction, transfer, failed=failed):
-            settle()
+        if not self._transactions.land(transaction, transfer, failed=failed):
+            return []
+        is_bind = transaction.kind is TransactionKind.BIND and transaction.subject is not None
+        early = self._early.get(transaction.subject) if is_bind and transaction.subject is not None else None
+        if early is not None and early.landed is None and transaction.has_failure:
+            transaction.awaits_unit = True
+            early.settle = settle
+            return []
+        settle()
+        if early is None or early.landed is None:
+            return []
+        return [*self._report_bound(), *self._land_early(early.landed)]
+
+    def _land_early(self, flight: UnitFlight) -> list[Progress]:
+        """The unit and the copies before it have ended. After a failed copy it has computed nothing."""
+        ((sequence, _),) = flight.rows
+        del self._early[sequence.handle]
+        sequence.is_early = False
+        if not sequence.is_broken:
+            return self._land_unit(flight)
+        forfeit_destinations(self._stores, sequence)
+        return self._settle(sequence)
 
     def _land_unit(self, flight: UnitFlight) -> list[Progress]:
         progress: list[Progress] = []
+        early = self._early.get(flight.rows[0][0].handle)
+        if early is not None:
+            if early.settle is not None:
+                early.settle()
+            elif flight.rows[0][0].restoring is not None:
+                early.landed = flight
+                return []
+            return self._land_early(flight)
         for sequence, stop in flight.rows:
             self.commit_row(sequence, stop)
             if sequence.is_ended:

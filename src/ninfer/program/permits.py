@@ -41,7 +41,9 @@ def reserve_coverage(stores: ContextStores, sequence: Sequence, tokens: int) -> 
     return stores.reservations.extend(permit, Amounts.of(missing)) if any(missing.values()) else None
 
 
-def spend_coverage(stores: ContextStores, sequence: Sequence, tokens: int, *, keeps_rest: bool = False) -> None:
+def spend_coverage(
+    stores: ContextStores, sequence: Sequence, tokens: int, *, keeps_rest: bool = False, follows_copies: bool = False
+) -> None:
     """Give the unit the pages it needs to cover [0, tokens); the rest of the permit returns at once (V-04).
 
     `keeps_rest`: a Replay chunk; the full permit of a resume ends only with new work (C9).
@@ -52,7 +54,7 @@ def spend_coverage(stores: ContextStores, sequence: Sequence, tokens: int, *, ke
     if sequence.permit is not None:
         permit = sequence.permit
         fresh = {pool: stores.reservations.take_pages(permit, pool, need) for pool, need in need_pages.items()}
-    sequence.directory.grow(tokens, fresh)
+    sequence.directory.grow(tokens, fresh, follows_copies=follows_copies)
     if not keeps_rest:
         forfeit_permit(stores, sequence)
 

@@ -143,7 +143,7 @@ class Program:
     def reserve_capture(self, sequence: Handle, capture: CaptureRequest, retires: Handle | None) -> Shortfall | None:
         """Destination for a capture of the next prefill turn (E2)."""
         target = self._sequences[sequence]
-        assert not target.outstanding, "E2: a capture is prepared before its unit is under way"
+        assert not target.outstanding or self.may_start(sequence), "E2: a capture is prepared before its unit runs"
         return reserve_destination(self._stores, target, capture, retires)
 
     def submit(self, turns: Rows[DecodeTurn], prefill: PrefillTurn | None, *, runs_ahead: bool = False) -> int:
@@ -231,6 +231,10 @@ class Program:
             self._released.append(target)
         else:
             self._end(target)
+
+    def may_start(self, sequence: Handle) -> bool:
+        """Whether its first chunk may follow the copies of its bind, which are under way (decision 2)."""
+        return self._device.facts.follows_copies and self._sequences[sequence].may_start
 
     def in_flight(self, sequence: Handle) -> bool:
         """Whether work of this sequence is still under way."""
@@ -420,15 +424,22 @@ class Program:
 
     def _submit_prefill(self, turn: PrefillTurn) -> None:
         sequence = self._sequences[turn.sequence]
-        assert not sequence.outstanding, "a sequence runs one turn at a time"
+        is_early = self.may_start(turn.sequence)
+        assert is_early or not sequence.outstanding, "a sequence runs one turn at a time"
         start, stop = sequence.ledger.execution_frontier, find_stop(sequence, Work.PROMPT, turn.tokens)
-        spend_coverage(self._stores, sequence, stop, keeps_rest=turn.replay)
+        spend_coverage(self._stores, sequence, stop, keeps_rest=turn.replay, follows_copies=is_early)
         spend_destinations(self._stores, sequence, turn.captures)
         for capture in turn.captures:
             assert start < capture.frontier <= stop, "E2: the capture is not in this chunk"
         row = unit_row(sequence, stop, cuts_between(sequence, start, stop))
         batch = UnitBatch(UnitKind.REPLAY if turn.replay else UnitKind.PREFILL, (row,))
-        self._flights.add_unit(self._device.submit_unit(batch), UnitFlight(((sequence, stop),), is_prefill=True))
+        flight = UnitFlight(((sequence, stop),), is_prefill=True)
+        if is_early:
+            bind = self._transactions.current
+            assert bind is not None and bind.subject == turn.sequence, "L1: a restore without its transaction"
+            self._flights.add_early(self._device.submit_unit(batch, sorted(bind.transfers)), flight)
+        else:
+            self._flights.add_unit(self._device.submit_unit(batch), flight)
 
     def _settle_bind(self, transaction: ContextTransaction, sequence: Sequence) -> None:
         settle_bind(self._stores, self._transactions, transaction, sequence)

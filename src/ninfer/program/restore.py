@@ -56,6 +56,11 @@ class Restoring:
     pages: tuple[PageId, ...]
     tail_targets: tuple[tuple[Pool, PageId], ...]
 
+    def list_targets(self, frontier: int) -> list[tuple[Pool, int, PageId]]:
+        """Where in the writer's tables everything will stand: pool, index, page."""
+        full = [(pool, index, page) for (pool, index, _), page in zip(self.missing.pages, self.pages, strict=True)]
+        return full + [(pool, page_of(backend_frontier(pool, frontier)), page) for pool, page in self.tail_targets]
+
     def owned_pages(self) -> tuple[tuple[Pool, PageId], ...]:
         """Targets that stand in no table yet."""
         pools = (pool for pool, _, _ in self.missing.pages)

@@ -67,6 +67,8 @@ class Sequence:
     run: RunResult | None = None
     ahead: Ahead | None = None
     """A launch that feeds `run` before it is committed."""
+    is_early: bool = False
+    """Its first unit was submitted behind the copies of its bind, and has not landed."""
     is_normalizing: bool = False
     outstanding: int = 0
     is_broken: bool = False
@@ -75,10 +77,17 @@ class Sequence:
     """Frozen or released: its handle is stale, and nothing more is reported for it."""
 
     @property
+    def may_start(self) -> bool:
+        """Whether it waits for nothing but what its bind brings back from the host."""
+        return self.restoring is not None and self.outstanding == 1 and not self.is_early and not self.is_broken
+
+    @property
     def read_slot(self) -> SlotId | None:
-        """Where the state stands now; None is the empty state."""
+        """Where the state stands now, or will once the copies of the bind have landed; None is the empty state."""
         if self.source is not None:
             return self.source.slot
+        if self.restoring is not None and self.restoring.missing.image is not None:
+            return self.slot
         return self.slot if self.slot_is_live else None
 
     @property

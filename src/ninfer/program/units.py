@@ -11,6 +11,8 @@ from enum import Enum
 from itertools import chain
 from typing import assert_never
 
+from ninfer.base.frontier import backend_frontier, page_of
+from ninfer.base.pools import Pool
 from ninfer.ports.device import SampleRow, StateCut, UnitRow
 from ninfer.ports.native import DrawTurn, Prompt
 
@@ -82,11 +84,26 @@ def unit_row(sequence: Sequence, stop: int, cuts: tuple[StateCut, ...] = ()) -> 
         token_ids=sequence.ledger.tokens.view(start, stop),
         start=start,
         positions=positions_between(sequence.prompt, start, stop),
-        pages={pool: table.entries.view() for pool, table in sequence.directory.tables.items()},
+        pages=_page_views(sequence),
         read_slot=sequence.read_slot,
         write_slot=sequence.slot,
         cuts=cuts,
     )
+
+
+def _page_views(sequence: Sequence) -> dict[Pool, memoryview]:
+    """The page tables; before the copies of a bind have landed, as they will be then."""
+    tables = sequence.directory.tables
+    if sequence.restoring is None:
+        return {pool: table.entries.view() for pool, table in tables.items()}
+    copies = {pool: array("i", table.entries.view()) for pool, table in tables.items()}
+    frontier = sequence.ledger.execution_frontier
+    for pool, index, page in sequence.restoring.list_targets(frontier):
+        copies[pool][index] = page
+    if sequence.tails is not None and sequence.tails.replaces:
+        for pool, page in sequence.tails.pages:
+            copies[pool][page_of(backend_frontier(pool, frontier))] = page
+    return {pool: memoryview(copy) for pool, copy in copies.items()}
 
 
 def sample_row(sequence: Sequence, turn: DrawTurn) -> SampleRow:

@@ -10,11 +10,11 @@ class Counts:
     """Totals of one world, or of several.
 
     `reclaims`: times points ended to make room. `snapshots`, `replays`: pauses of each kind. `trims`: histories that
-    go on and lose pages behind their deepest point. `batches`: demotions of several page groups in one transaction.
-    `controls`: tokens that nobody drew. `normalized`: lanes that
-    fed what a longer run had left before their snapshot. `late`: submissions that did not land at the first poll,
-    `overtaking`: what landed before something older. `refusals`: planted, wherever something optional is allocated.
-    `faults`: refusals, failed transfers and device failures together.
+    go on and lose pages behind their deepest point. `early_starts`: first chunks behind a restore under way.
+    `batches`: demotions of several page groups in one transaction. `controls`: tokens that nobody drew. `normalized`:
+    lanes that fed what a longer run had left before their snapshot. `late`: submissions that did not land at the first
+    poll, `overtaking`: what landed before something older. `refusals`: planted, wherever something optional is
+    allocated. `faults`: refusals, failed transfers and device failures together.
     """
 
     cycles: int = 0
@@ -29,6 +29,7 @@ class Counts:
     trims: int = 0
     tail_copies: int = 0
     restores: int = 0
+    early_starts: int = 0
     exact_hits: int = 0
     sources_kept: int = 0
     leads_followed: int = 0

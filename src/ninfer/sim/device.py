@@ -119,6 +119,7 @@ class SimDevice:
             page_bytes=dict.fromkeys(pages, SIM_PAGE_BYTES),
             state_bytes=SIM_STATE_BYTES,
             run_ahead_slots=run_ahead_slots,
+            follows_copies=True,
             feeds_draws=feeds_draws,
         )
         self._slots: list[Link | None] = [None] * (1 + slots + run_ahead_slots)
@@ -140,6 +141,8 @@ class SimDevice:
         self._last_state: dict[LaneId, Link | None] = {}
         self._queue: deque[_Work] = deque()
         self._copies: deque[_Work] = deque()
+        self._lost: set[int] = set()
+        """Transfers that failed: a unit that needs one computes nothing."""
         self._submissions = 0
         self._copies_submitted = 0
         self.late = 0
@@ -241,6 +244,9 @@ class SimDevice:
             raise DeviceFailure(f"completion {number} failed")
         if isinstance(work.job, UnitBatch):
             assert _views_of(work.job) == work.seen, "a view of a unit in flight was written"
+            if not self._lost.isdisjoint(work.after):
+                self._clear_targets(work.job)
+                return UnitDone(UnitId(work.id))
             for row in self._fill_in(work.job):
                 self._run_row(row, by_page=work.job.kind in (UnitKind.PREFILL, UnitKind.REPLAY))
             return UnitDone(UnitId(work.id))
@@ -249,6 +255,7 @@ class SimDevice:
             self._drawn = UnitId(work.id), {run.lane: run.token_ids[0] for run in runs}
             return SamplesDone(UnitId(work.id), runs)
         if work.fails:
+            self._lost.add(work.id)
             return CopyFailed(TransferId(work.id))
         for copy in work.job:
             assert not isinstance(copy, SampleRow)
@@ -257,6 +264,12 @@ class SimDevice:
             else:
                 self._copy_host(copy)
         return CopyDone(TransferId(work.id))
+
+    def _clear_targets(self, batch: UnitBatch) -> None:
+        """What the unit would have written holds nothing."""
+        for row in batch.rows:
+            for slot in (row.write_slot, *(cut.slot for cut in row.cuts if cut.slot is not None)):
+                self._slots[self._slot(slot)] = None
 
     def _fill_in(self, batch: UnitBatch) -> tuple[UnitRow, ...]:
         """The rows with the tokens drawn on the device."""

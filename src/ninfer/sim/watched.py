@@ -194,6 +194,7 @@ class WatchedProgram(Program):
         """Told; launches ahead, tokens that control says and snapshots' preparations are counted."""
         self._counts.controls += sum(isinstance(turn, ControlTurn) for turn in turns)
         self._counts.normalized += sum(isinstance(turn, NormalizeTurn) for turn in turns)
+        self._counts.early_starts += prefill is not None and self._sequences[prefill.sequence].restoring is not None
         if self._listener is not None:
             names = tuple(map(_name_turn, turns))
             if prefill is None:

@@ -104,18 +104,21 @@ class KvDirectory:
         lacks = ((pool, _pages(pool, tokens) - self.page_count(pool)) for pool in self.tables)
         return {pool: count for pool, count in lacks if count > 0}
 
-    def grow(self, tokens: int, fresh: Mapping[Pool, Sequence[PageId]]) -> None:
+    def grow(self, tokens: int, fresh: Mapping[Pool, Sequence[PageId]], *, follows_copies: bool = False) -> None:
         """Cover [0, tokens) for a unit, with filling pages for what is missing. The writable part is not shared.
 
         A reader on the tail page is no obstacle: points lie at or below the writer, so it reads what is not written.
+        `follows_copies`: the unit is given the targets of copies under way in place of what is shared or on the host.
         """
         assert self._writer_frontier is not None, "V-09: only the writer grows a history"
-        assert not any(table.host_pages for table in self.tables.values()), "V-06: a unit over pages on the host"
+        on_host = any(table.host_pages for table in self.tables.values())
+        assert follows_copies or not on_host, "V-06: a unit over pages on the host"
         for pool, page in self.list_tails(self._writer_frontier):
             pages = self.tables[pool].pages
             owners = pages.refs(page) - pages.readers(page)
-            assert owners == 1, f"V-09: the unit would write page {page}, which {owners} owners see"
-            pages.note_write(page)
+            assert follows_copies or owners == 1, f"V-09: the unit would write page {page}, which {owners} owners see"
+            if owners == 1:
+                pages.note_write(page)
         for pool, table in self.tables.items():
             if pool in fresh:
                 table.append(fresh[pool])

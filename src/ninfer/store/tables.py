@@ -81,13 +81,12 @@ class PageTable:
         self._filling -= len(pages)
         return pages
 
-    def replace_last(self, page: PageId) -> None:
+    def replace(self, index: int, page: PageId) -> None:
         """The copy of a shared tail page takes its place; the shared one loses this owner."""
-        last = self.entries[len(self.entries) - 1]
-        self.entries.truncate(len(self.entries) - 1)
-        self.entries.append(page)
+        shared = self.entries[index]
+        self.entries.view(index, index + 1)[0] = page
         self.pages.publish([page])
-        self.pages.drop(last)
+        self.pages.drop(shared)
 
     def shows(self, index: int, entry: int) -> bool:
         """Whether this page, or this page on the host, stands at `index`."""

@@ -8,8 +8,9 @@ from host_rig import IMAGE, MAIN, PAGE, bind, demote_all, drain, go_on, make_dri
 from ninfer.base.ids import LaneId
 from ninfer.base.outcome import Shortfall
 from ninfer.base.pools import Amounts, Pool
-from ninfer.ports.native import Bound, Demoting
+from ninfer.ports.native import BindDone, Bound, Demoting, PrefillDone, PrefillTurn
 from ninfer.ports.transactions import TransactionEnd, TransactionKind
+from ninfer.sim.chain import expected_tokens
 from ninfer.sim.device import SimFaults
 from ninfer.sim.driver import make_prompt
 
@@ -330,3 +331,29 @@ def test_a_deletion_adds_nothing_where_all_that_it_frees_has_left() -> None:
     both = next(action for points, action in deletions.items() if set(points) == {root, leaf})
     assert not driver.program.covers([tail], both)
     assert driver.program.covers([tail, shared], both)
+
+
+@pytest.mark.parametrize("takes_over", [True, False])
+@pytest.mark.parametrize("length", [100, 128])
+def test_a_chunk_may_land_before_the_copies_that_it_followed_are_told(length: int, takes_over: bool) -> None:
+    """[decision 2], [L2]: completions in any order; the bind is settled first, and both are whole."""
+    driver = make_driver(late=0)
+    tokens = list(range(length))
+    end = make_end(driver, tokens)
+    demote_all(driver, Pool.STATE)
+    demote_all(driver, MAIN)
+    prompt = [*tokens, *range(300, 350)]
+    poll = driver.device.poll
+    driver.device.poll = lambda: list(reversed(poll()))  # type: ignore[method-assign]
+    quote = driver.program.quote_source(make_prompt(prompt), end, takes_over=takes_over, first_unit_tokens=50)
+    assert quote is not None
+    bound = driver.program.bind(quote, make_prompt(prompt), LaneId(0))
+    assert isinstance(bound, Bound)
+    assert driver.program.may_start(bound.sequence)
+    driver.program.submit([], PrefillTurn(bound.sequence, 50))
+    with pytest.raises(AssertionError, match="turn at a time"):
+        driver.program.submit([], PrefillTurn(bound.sequence, 50))
+    assert [type(event) for event in driver.program.poll()] == [BindDone, PrefillDone]
+    driver.program.audit()
+    assert driver.generate(bound.sequence, 3) == expected_tokens(prompt, 3, vocab_tokens=1000)
+    driver.program.release(bound.sequence)

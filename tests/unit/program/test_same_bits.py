@@ -6,7 +6,8 @@ Device memory that nobody owns is overwritten between saving and restoring, so t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -20,8 +21,10 @@ from ninfer.base.outcome import Shortfall
 from ninfer.base.pools import PAGE_TOKENS, Pool
 from ninfer.config.options import ContextCacheOptions, EngineOptions
 from ninfer.device.cpu import CpuDevice
-from ninfer.ports.device import RunResult
+from ninfer.device.host import Transfer
+from ninfer.ports.device import HostCopy, RunResult
 from ninfer.ports.native import (
+    BindDone,
     Bound,
     CaptureRequest,
     DrawTurn,
@@ -44,6 +47,23 @@ PROMPT = [(7 * index + index * index) % 200 + 20 for index in range(150)]
 POINT, STOP, STEPS = 120, 11, 20
 """An input point, decode steps before a run stops, and steps in all."""
 MAIN = Pool.MAIN_KV
+
+
+class HeldLink:
+    """The device's way to the host: transfers wait for the test, then land layer group by layer group."""
+
+    def __init__(self, device: CpuDevice) -> None:
+        self._device, self._link = device, device._link
+        self._go = threading.Event()
+        device._link = self  # type: ignore[assignment]
+
+    def carry(self, copies: Sequence[HostCopy], transfer: Transfer) -> None:
+        assert self._go.wait(60)
+        self._link.carry(copies, transfer)
+
+    def release(self) -> None:
+        self._go.set()
+        self._device._link = self._link
 
 
 class Runs:
@@ -70,7 +90,9 @@ class Runs:
             self.program.audit()
         return reported
 
-    def bind(self, prompt: Prompt, point: Handle | None, *, takes_over: bool, gives_up: bool = False) -> Handle:
+    def bind(
+        self, prompt: Prompt, point: Handle | None, *, takes_over: bool, gives_up: bool = False, waits: bool = True
+    ) -> Handle:
         ahead = len(prompt.tokens)
         quote = self.program.quote_source(
             prompt, point, takes_over=takes_over, first_unit_tokens=ahead, gives_up_point=gives_up
@@ -79,7 +101,8 @@ class Runs:
         self.hand_over, self.restored = quote.hand_over, quote.restored_bytes
         bound = self.program.bind(quote, prompt, LaneId(0))
         assert isinstance(bound, Bound)
-        self.settle(lambda: not self.program.in_flight(bound.sequence))
+        if waits:
+            self.settle(lambda: not self.program.in_flight(bound.sequence))
         return bound.sequence
 
     def prefill(self, sequence: Handle, tokens: int, capture_at: int | None = None) -> Handle | None:
@@ -235,6 +258,34 @@ def test_an_input_point_gives_the_run_that_never_stopped(runs: Runs, whole: list
         assert runs.prefill(again, len(PROMPT) - POINT) is None
         go_on(runs, again, fresh, [], whole)
     runs.program.discard_point(point)
+
+
+@pytest.mark.parametrize("takes_over", [True, False])
+def test_a_chunk_that_follows_its_restore_has_the_same_numbers(
+    runs: Runs, whole: list[RunResult], takes_over: bool
+) -> None:
+    """[decision 2], [decision 18], [C9]: submitted before anything of state and pages has come back from the host, over
+    a page that is filled in part; nothing lands before the copies do."""
+    sequence, _, point = runs.reach()
+    runs.program.release(sequence)
+    assert point is not None
+    runs.demote_all()
+    link = HeldLink(runs.device)
+    fresh = Prompt(IntBuffer(PROMPT), len(PROMPT), b"same", (POINT,))
+    again = runs.bind(fresh, point, takes_over=takes_over, waits=False)
+    assert runs.program.may_start(again)
+    assert runs.program.reserve_prefill(again, len(PROMPT) - POINT) is None
+    runs.program.submit([], PrefillTurn(again, len(PROMPT) - POINT))
+    runs.program.audit()
+    assert not runs.program.may_start(again)
+    runs.device.wait(0.05)
+    assert runs.program.poll() == []
+    link.release()
+    done = runs.settle(lambda: not runs.program.in_flight(again))
+    assert [type(event) for event in done] == [BindDone, PrefillDone]
+    go_on(runs, again, fresh, [], whole)
+    for kept in runs.program.list_points():
+        runs.program.discard_point(kept)
 
 
 def test_a_capture_changes_no_number(runs: Runs) -> None:

@@ -105,7 +105,7 @@ def test_a_page_that_another_history_sees_is_never_written(stores: ContextStores
         directory.grow(101, {})
     (copy,) = stores.pages[MAIN].reserve(1)
     stores.pages[MAIN].fill([copy])
-    directory.tables[MAIN].replace_last(PageId(copy))
+    directory.tables[MAIN].replace(directory.page_count(MAIN) - 1, PageId(copy))
     directory.grow(101, {})
     assert list(directory.tables[MAIN].entries) == [1, copy]
     assert list(child.tables[MAIN].entries) == [1, 2]
