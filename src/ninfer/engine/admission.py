@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from ninfer.base.errors import CapacityContractError
-from ninfer.base.ids import Handle
+from ninfer.base.ids import Handle, Ticket
 from ninfer.base.outcome import Shortfall
 from ninfer.base.pools import DEVICE_POOLS
 from ninfer.ports.native import Bound
@@ -20,7 +20,7 @@ from ninfer.resource.sources import Source, SourceAsk
 from ninfer.sched.permits import find_victim, may_preempt
 
 from .failure import Endings
-from .followers import is_worth_waiting, list_leads
+from .followers import Lead, choose_lead, goes_on, list_leads
 from .request import Phase, Request
 from .room import Room, make_room, revoke_at_last, revoke_snapshot, write_back
 from .state import EngineState
@@ -52,6 +52,8 @@ class Admission:
     def __init__(self, state: EngineState, endings: Endings) -> None:
         self._state = state
         self._endings = endings
+        self._leads: dict[Ticket, Lead] = {}
+        """What waiting requests follow."""
 
     def resume_paused(self) -> bool:
         """Try the oldest paused request with its full permit. True: something changed."""
@@ -64,10 +66,7 @@ class Admission:
     def admit_fresh(self) -> bool:
         """Try the next of the scan. True: something changed, ask again after settling."""
         state = self._state
-        for revoked in state.resources.take_revoked():
-            state.counters.keeps_revoked += 1
-            state.requests[revoked].has_chosen = False
-            state.queue.ask_again(revoked)
+        self._wake()
         if state.program.transaction_open or state.binding is not None:
             return False
         if not state.members.has_free_lane:
@@ -78,6 +77,22 @@ class Admission:
             if outcome is not Outcome.WAITS:
                 return outcome is Outcome.BOUND
         return False
+
+    def _wake(self) -> None:
+        """Waiting requests that lost what they kept, or whose leader has nothing more for them, are asked again."""
+        state = self._state
+        for ticket in state.resources.take_revoked():
+            state.counters.keeps_revoked += 1
+            state.requests[ticket].has_chosen = False
+            self._leads.pop(ticket, None)
+            state.queue.ask_again(ticket)
+        for ticket, lead in list(self._leads.items()):
+            request = state.requests.get(ticket)
+            if request is not None and request.phase is Phase.QUEUED and goes_on(state, request, lead):
+                continue
+            del self._leads[ticket]
+            if ticket in state.queue:
+                state.queue.ask_again(ticket)
 
     def _choose_ahead(self) -> None:
         """Without a lane a request may still keep the source it would start from, so that it is there then (J2)."""
@@ -134,14 +149,17 @@ class Admission:
 
     def _follows(self, request: Request) -> bool:
         """Whether it waits for a point that a resident is about to save; what it could start from stays kept (G5)."""
+        if request.ticket in self._leads:  # looked at in this cycle
+            return True
         leads = list_leads(self._state, request)
         if not leads:
             return False
         best = self._list_sources(request)[0]
-        if not is_worth_waiting(leads, best.quote.frontier):
+        lead = choose_lead(leads, best.quote.frontier)
+        if lead is None:
             return False
-        self._state.counters.leads_followed += not request.follows
-        request.follows = True
+        self._leads[request.ticket] = lead
+        self._state.counters.leads_followed += 1
         self._keep(request, best)
         return True
 
@@ -255,11 +273,11 @@ class Admission:
         """Take lane, state and first permit together, or change nothing."""
         state = self._state
         own_resume = request.phase is Phase.PAUSED
-        loss = None if own_resume else state.resources.explain(request.history, request.prompt_tokens, source)
         path = _path(source)
         bound = state.program.bind(source.quote, request.make_prompt(), state.members.peek_lane())
         if isinstance(bound, Shortfall):
             return Missing(source, bound)
+        loss = None if own_resume else state.resources.explain(request.history, request.prompt_tokens, source)
         self._seat(request, source, bound, own_resume=own_resume)
         request.publication.restored_bytes += source.quote.restored_bytes
         if loss is None:

@@ -5,7 +5,8 @@ second computes nothing sooner by starting: it waits until the first has passed 
 that the first wishes to keep, then starts from what was kept there, or from what it had, if nothing was.
 
 Only asks. The wait is optional, so it ends before it could cost anybody anything: when the leader leaves its lane or
-is past the position, when as many younger requests have passed as may, and at half of the queue's time limit.
+is past the position, when as many younger requests have passed as may, and at half of the queue's time limit. Each
+of these is looked for in every cycle: the wake-up needs no event (V-16).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ninfer.base.identity import PrefixIdentity
+from ninfer.base.ids import Ticket
 
 from .request import Phase, Request
 from .state import EngineState
@@ -20,8 +22,9 @@ from .state import EngineState
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """A resident's coming point on the request's own prefix. `frontier`: how far the resident is; `saves_at`: where."""
+    """A coming point on the request's own prefix. `frontier`: how far the resident was; `saves_at`: where it saves."""
 
+    leader: Ticket
     frontier: int
     saves_at: int
 
@@ -34,9 +37,18 @@ def list_leads(state: EngineState, request: Request) -> list[Lead]:
     return [lead for lead in leads if lead is not None]
 
 
-def is_worth_waiting(leads: list[Lead], start: int) -> bool:
-    """Whether some leader is at least as far as the request could start now, and will save deeper."""
-    return any(lead.frontier >= start and lead.saves_at > start for lead in leads)
+def choose_lead(leads: list[Lead], start: int) -> Lead | None:
+    """The one that saves deepest, if it is as far as the request could start now and will save deeper."""
+    worth = [lead for lead in leads if lead.frontier >= start and lead.saves_at > start]
+    return max(worth, key=lambda lead: lead.saves_at, default=None)
+
+
+def goes_on(state: EngineState, request: Request, lead: Lead) -> bool:
+    """Whether the wait may last: its leader is on the way to the place, and nobody is held up."""
+    leader = state.requests.get(lead.leader)
+    if leader is None or not _is_leading(state, leader) or not _may_wait(state, request):
+        return False
+    return max(leader.frontier, leader.replay_until) < lead.saves_at
 
 
 def _may_wait(state: EngineState, request: Request) -> bool:
@@ -47,9 +59,7 @@ def _may_wait(state: EngineState, request: Request) -> bool:
 
 def _find_lead(state: EngineState, leader: Request, request: Request) -> Lead | None:
     """The deepest position that the leader has still to compute, for the first time, and wishes to keep."""
-    if leader.phase not in (Phase.BINDING, Phase.PREFILL) or leader.interrupt is not None:
-        return None
-    if leader.ticket == state.recovering:  # saves nothing until it has made progress (E4)
+    if not _is_leading(state, leader):
         return None
     start = max(leader.frontier, leader.replay_until)
     wished = leader.wishes.list_frontiers(start, leader.prompt_tokens)
@@ -60,5 +70,12 @@ def _find_lead(state: EngineState, leader: Request, request: Request) -> Lead | 
     for at in reversed(wished):
         shared = PrefixIdentity(leader.plan.digests.execution_identity, leader.ledger, at, leader.plan.media)
         if at <= common and shared.is_prefix_of(request.ledger, plan.digests.execution_identity, plan.media):
-            return Lead(leader.frontier, at)
+            return Lead(leader.ticket, leader.frontier, at)
     return None
+
+
+def _is_leading(state: EngineState, leader: Request) -> bool:
+    """It computes its prompt; while it recovers it saves nothing (E4)."""
+    if leader.phase not in (Phase.BINDING, Phase.PREFILL) or leader.interrupt is not None:
+        return False
+    return leader.ticket != state.recovering

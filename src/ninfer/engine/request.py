@@ -85,8 +85,6 @@ class Request:
     """Its execution position, while it is paused and has not been revoked (K1)."""
     has_chosen: bool = False
     """While no lane is free: its source is chosen and kept, or there is none but root (J2)."""
-    follows: bool = False
-    """It has waited for a point that another request was computing."""
     distrusts_host: bool = False
     """A restore of it failed: it computes rather than try that again."""
 
