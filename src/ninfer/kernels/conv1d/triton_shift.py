@@ -1,4 +1,4 @@
-"""Triton: the kept columns of all layers move on by one token, once a decode step."""
+"""Triton: the kept columns of all layers move on by the tokens of a step, once for all layers."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from torch import Tensor
 
 
 def shift_columns(newest: Tensor, columns: Tensor, read: Tensor, write: Tensor) -> None:
-    """newest [layers, B, >= C]: the raw columns of this step come first in a row; columns [slots, layers, K - 1, C].
+    """newest [layers, N, >= C]: the raw columns of this step come first in a row; columns [slots, layers, K - 1, C].
 
-    The write slots (int32 [B]) get the last K - 2 columns of the read slots and the newest. A row's slots may be equal.
+    Read slots int32 [B], write slots int32 [N]: each gets the last K - 1 columns up to its token; negative: none. With
+    one token a row (N = B) both may be equal, with more no write slot is a read slot.
     """
     layers, batch, _ = newest.shape
     _, _, kept, channels = columns.shape
@@ -26,6 +27,7 @@ def shift_columns(newest: Tensor, columns: Tensor, read: Tensor, write: Tensor) 
         write,
         channels,
         KEPT=kept,
+        TOKENS=batch // read.shape[0],
         BLOCK=block,
         num_warps=4,
     )
@@ -43,14 +45,27 @@ def _shift(
     write_slots,
     channels,
     KEPT: tl.constexpr,
+    TOKENS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     layer, row = tl.program_id(0).to(tl.int64), tl.program_id(1)
     at = tl.program_id(2) * BLOCK + tl.arange(0, BLOCK)
     live = at < channels
-    source = columns + tl.load(read_slots + row).to(tl.int64) * slot_stride + layer * layer_stride + at
-    target = columns + tl.load(write_slots + row).to(tl.int64) * slot_stride + layer * layer_stride + at
-    for column in tl.static_range(KEPT - 1):
-        tl.store(target + column * channels, tl.load(source + (column + 1) * channels, mask=live), mask=live)
-    fresh = tl.load(newest + layer * newest_layer_stride + row * newest_row_stride + at, mask=live)
-    tl.store(target + (KEPT - 1) * channels, fresh.to(columns.dtype.element_ty), mask=live)
+    write = tl.load(write_slots + row).to(tl.int64)
+    if TOKENS > 1:
+        live = live & (write >= 0)
+    source = columns + tl.load(read_slots + row // TOKENS).to(tl.int64) * slot_stride + layer * layer_stride + at
+    target = columns + write * slot_stride + layer * layer_stride + at
+    fresh = newest + layer * newest_layer_stride + row * newest_row_stride + at
+    for column in tl.static_range(KEPT):
+        if TOKENS == 1:
+            if column < KEPT - 1:
+                moved = tl.load(source + (column + 1) * channels, mask=live)
+            else:
+                moved = tl.load(fresh, mask=live).to(columns.dtype.element_ty)
+        else:  # of a token KEPT - 1 - column before the row's own: kept from earlier, or of this step
+            before = row % TOKENS < KEPT - 1 - column
+            old = tl.load(source + (column + 1 + row % TOKENS) * channels, mask=live & before, other=0.0)
+            new = tl.load(fresh - (KEPT - 1 - column) * newest_row_stride, mask=live & (before == 0), other=0.0)
+            moved = tl.where(before, old, new.to(columns.dtype.element_ty))
+        tl.store(target + column * channels, moved, mask=live)

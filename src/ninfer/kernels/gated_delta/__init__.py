@@ -6,7 +6,9 @@ Shapes: q, k [N, Hk, Dk], v [N, Hv, Dv], log_decay, beta [N, Hv], states [slots,
 StateImages of one layer), o [N, Hv, Dv]. N is T tokens of one sequence (scan) or one token of B sequences (step).
 Dtypes: everything in the activations' format (FP32, FP64), the states included.
 State written: the write slot gets S after the last token. A scan is cut after each offset of `cuts`, and a cut with a
-slot leaves S there, in full precision; where it is cut changes rounding, whether a slot is given does not.
+slot leaves S there, in full precision; where it is cut changes rounding, whether a slot is given does not. A verify
+(several tokens of each of B sequences, S kept after each) is a scan with a cut after every token, or `mix_step` with
+more rows than read slots: whichever columns are accepted, their slot goes on.
 Aliasing: read and write slot may be equal; else the read slot is left as it is. Slots of different rows of a step
 are different. A read slot of None is the empty state.
 

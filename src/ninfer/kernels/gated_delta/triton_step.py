@@ -1,4 +1,5 @@
-"""Triton route of a decode step: everything between the two projections of the mixer in two kernels.
+"""Triton route of a step: everything between the two projections of the mixer in two kernels, for one token of each
+row or for several whose states are all kept.
 
 One program a row, value head and part of the head's columns: convolution of its channels over the kept columns and the
 new one, silu, unit vectors, gates, delta rule on its part of the matrix from read slot to write slot. The gated norm
@@ -40,16 +41,17 @@ def mix_step(
     write: Tensor,
     tiles: StepTiles | None = None,
 ) -> Tensor:
-    """y [B, q | k | v | z | b | a] -> [B, Hv * Dv] in y's format, ready for the output projection.
+    """y [N, q | k | v | z | b | a] -> [N, Hv * Dv] in y's format, ready for the output projection.
 
-    conv [taps, C], columns [slots, taps - 1, C] and states FP32 [slots, Hv, Dk, Dv] (views of one layer); read, write
-    int32 [B]: slots of each row.
+    conv [taps, C], columns [slots, taps - 1, C] and states FP32 [slots, Hv, Dk, Dv] (views of one layer). read int32
+    [B]: slots of the rows; write int32 [N]: where the state after each token goes, negative: nowhere. N / B tokens of
+    each row follow each other; with more than one no write slot is a read slot.
     """
-    batch = y.shape[0]
+    batch, tokens = read.shape[0], y.shape[0] // read.shape[0]
     _, value_heads, key_dim, value_dim = states.shape
     chosen = tiles or StepTiles()
     part = min(chosen.part, value_dim)
-    out = torch.empty(batch, value_heads, value_dim, dtype=torch.float32, device=y.device)
+    out = torch.empty(y.shape[0], value_heads, value_dim, dtype=torch.float32, device=y.device)
     _mix[(batch, value_heads, value_dim // part)](
         y,
         y.stride(0),
@@ -70,6 +72,7 @@ def mix_step(
         VALUE_DIM=value_dim,
         PART=part,
         TAPS=conv.shape[0],
+        TOKENS=tokens,
         num_warps=chosen.warps,
     )
     channels = conv.shape[1]
@@ -77,11 +80,14 @@ def mix_step(
 
 
 @triton.jit
-def _convolve(y, columns, conv, channel, CHANNELS: tl.constexpr, TAPS: tl.constexpr):
-    """silu of the causal convolution of some channels at the newest token; FP32."""
-    total = tl.load(y + channel).to(tl.float32) * tl.load(conv + (TAPS - 1) * CHANNELS + channel)
+def _convolve(y, y_stride, columns, conv, channel, t: tl.constexpr, CHANNELS: tl.constexpr, TAPS: tl.constexpr):
+    """silu of the causal convolution of some channels at the t-th of the new tokens; FP32."""
+    total = tl.load(y + t * y_stride + channel).to(tl.float32) * tl.load(conv + (TAPS - 1) * CHANNELS + channel)
     for tap in tl.static_range(TAPS - 1):
-        kept = tl.load(columns + tap * CHANNELS + channel).to(tl.float32)
+        if t + tap < TAPS - 1:
+            kept = tl.load(columns + (t + tap) * CHANNELS + channel).to(tl.float32)
+        else:
+            kept = tl.load(y + (t + tap - TAPS + 1) * y_stride + channel).to(tl.float32)
         total += kept * tl.load(conv + tap * CHANNELS + channel)
     return total / (1.0 + tl.exp(-total))
 
@@ -107,6 +113,7 @@ def _mix(
     VALUE_DIM: tl.constexpr,
     PART: tl.constexpr,
     TAPS: tl.constexpr,
+    TOKENS: tl.constexpr,
 ):
     KEYS: tl.constexpr = KEY_HEADS * KEY_DIM
     VALUES: tl.constexpr = VALUE_HEADS * VALUE_DIM
@@ -114,23 +121,26 @@ def _mix(
     row, head = tl.program_id(0), tl.program_id(1)
     key_head = head // (VALUE_HEADS // KEY_HEADS)
     read = tl.load(read_slots + row).to(tl.int64)
-    write = tl.load(write_slots + row).to(tl.int64)
     key_at, value_at = tl.arange(0, KEY_DIM), tl.program_id(2) * PART + tl.arange(0, PART)
     inside = head * KEY_DIM * VALUE_DIM + key_at[:, None] * VALUE_DIM + value_at[None, :]
     state = tl.load(states + read * state_stride + inside)
-    mine, kept = y + row * y_stride, columns + read * column_stride
-    q = _convolve(mine, kept, conv, key_head * KEY_DIM + key_at, CHANNELS, TAPS)
-    k = _convolve(mine, kept, conv, KEYS + key_head * KEY_DIM + key_at, CHANNELS, TAPS)
-    v = _convolve(mine, kept, conv, 2 * KEYS + head * VALUE_DIM + value_at, CHANNELS, TAPS)
-    q = q * (scale / tl.sqrt(tl.sum(q * q, 0) + 1e-6))
-    k = k * (1.0 / tl.sqrt(tl.sum(k * k, 0) + 1e-6))
-    strength = tl.load(mine + CHANNELS + VALUES + head).to(tl.float32)
-    beta = 1.0 / (1.0 + tl.exp(-strength))
-    raw = tl.load(mine + CHANNELS + VALUES + VALUE_HEADS + head).to(tl.float32) + tl.load(dt_bias + head)
-    softplus = tl.maximum(raw, 0.0) + tl.log(1.0 + tl.exp(-tl.abs(raw)))
-    state = state * tl.exp(tl.load(decay_rate + head) * softplus)
-    error = beta * (v - tl.sum(state * k[:, None], 0))
-    state = state + k[:, None] * error[None, :]
-    tl.store(states + write * state_stride + inside, state)
-    o = tl.sum(state * q[:, None], 0)
-    tl.store(out + row * VALUES + head * VALUE_DIM + value_at, o)
+    first, kept = y + row * TOKENS * y_stride, columns + read * column_stride
+    for t in tl.static_range(TOKENS):
+        q = _convolve(first, y_stride, kept, conv, key_head * KEY_DIM + key_at, t, CHANNELS, TAPS)
+        k = _convolve(first, y_stride, kept, conv, KEYS + key_head * KEY_DIM + key_at, t, CHANNELS, TAPS)
+        v = _convolve(first, y_stride, kept, conv, 2 * KEYS + head * VALUE_DIM + value_at, t, CHANNELS, TAPS)
+        q = q * (scale / tl.sqrt(tl.sum(q * q, 0) + 1e-6))
+        k = k * (1.0 / tl.sqrt(tl.sum(k * k, 0) + 1e-6))
+        mine = first + t * y_stride
+        strength = tl.load(mine + CHANNELS + VALUES + head).to(tl.float32)
+        beta = 1.0 / (1.0 + tl.exp(-strength))
+        raw = tl.load(mine + CHANNELS + VALUES + VALUE_HEADS + head).to(tl.float32) + tl.load(dt_bias + head)
+        softplus = tl.maximum(raw, 0.0) + tl.log(1.0 + tl.exp(-tl.abs(raw)))
+        state = state * tl.exp(tl.load(decay_rate + head) * softplus)
+        error = beta * (v - tl.sum(state * k[:, None], 0))
+        state = state + k[:, None] * error[None, :]
+        write = tl.load(write_slots + row * TOKENS + t).to(tl.int64)
+        if TOKENS == 1 or write >= 0:
+            tl.store(states + write * state_stride + inside, state)
+        o = tl.sum(state * q[:, None], 0)
+        tl.store(out + (row * TOKENS + t) * VALUES + head * VALUE_DIM + value_at, o)

@@ -39,18 +39,21 @@ def attend_pages(
     splits: int | None = None,
     stages: int = 2,
 ) -> Tensor:
-    """q [B, Hq, D], gates [B, Hq * D] with any row stride -> softmax(q K^T / sqrt(D)) V * sigmoid(gate), [B, Hq * D].
+    """q [N, Hq, D], gates [N, Hq * D] with any row stride -> softmax(q K^T / sqrt(D)) V * sigmoid(gate), [N, Hq * D].
 
-    `table` int32 [B, pages], `lengths` int32 [B]: tokens that lie in the pages, the new one included.
+    `table` int32 [B, pages]; each of its rows has N / B rows of q, the last tokens of one history in order. `lengths`
+    int32 [N]: tokens a row sees, itself included; they lie in the pages.
     """
     batch, heads, width = q.shape
     kv_heads, where = pool.shape[3], pool_parts(pool)
-    parts = choose_splits(batch, kv_heads) if splits is None else splits
+    lanes = table.shape[0]
+    tokens = batch // lanes
+    parts = choose_splits(lanes, kv_heads) if splits is None else splits
     group = heads // kv_heads
     partial = torch.empty(batch, heads, parts, width, dtype=torch.float32, device=q.device)
     weights = torch.empty(batch, heads, parts, 2, dtype=torch.float32, device=q.device)
     out = torch.empty(batch, heads * width, dtype=q.dtype, device=q.device)
-    _attend_part[(batch, kv_heads, parts)](
+    _attend_part[(lanes, kv_heads, parts)](
         q,
         where.values,
         where.scales,
@@ -64,7 +67,8 @@ def attend_pages(
         width**-0.5,
         parts,
         GROUP=group,
-        ROWS=max(_LEAST_GROUP, triton.next_power_of_2(group)),
+        TOKENS=tokens,
+        ROWS=max(_LEAST_GROUP, triton.next_power_of_2(group * tokens)),
         KV_HEADS=kv_heads,
         WIDTH=width,
         PAGE=PAGE_TOKENS,
@@ -104,6 +108,7 @@ def _attend_part(
     scale,
     parts,
     GROUP: tl.constexpr,
+    TOKENS: tl.constexpr,
     ROWS: tl.constexpr,
     KV_HEADS: tl.constexpr,
     WIDTH: tl.constexpr,
@@ -113,15 +118,17 @@ def _attend_part(
     PRECISION: tl.constexpr,
 ):
     row, kv_head, part = tl.program_id(0), tl.program_id(1), tl.program_id(2)
-    length = tl.load(lengths + row)
+    length = tl.load(lengths + row * TOKENS + TOKENS - 1)
     pages = (length + PAGE - 1) // PAGE
     share = (pages + parts - 1) // parts
     first = part * share
     last = tl.minimum(first + share, pages)
     member, at, token = tl.arange(0, ROWS), tl.arange(0, WIDTH), tl.arange(0, PAGE)
-    head = kv_head * GROUP + member
-    mine = member < GROUP
-    queries = tl.load(q + (row * KV_HEADS * GROUP + head)[:, None] * WIDTH + at[None, :], mask=mine[:, None], other=0.0)
+    mine = member < GROUP * TOKENS
+    # queries of one token lie together; head in all tokens of the lane
+    head = (row * TOKENS + member // GROUP) * KV_HEADS * GROUP + kv_head * GROUP + member % GROUP
+    queries = tl.load(q + head[:, None] * WIDTH + at[None, :], mask=mine[:, None], other=0.0)
+    reach = tl.load(lengths + row * TOKENS + member // GROUP, mask=mine, other=1)
     best = tl.full([ROWS], float("-inf"), tl.float32)
     total = tl.zeros([ROWS], tl.float32)
     mixed = tl.zeros([ROWS, WIDTH], tl.float32)
@@ -134,10 +141,16 @@ def _attend_part(
         scores = tl.dot(queries, tl.trans(keys), input_precision=PRECISION) * scale
         if SCALED:
             scores *= tl.load(scales + keys_at // 4 + token, mask=seen, other=0.0)[None, :]
-        scores = tl.where(seen[None, :], scores, float("-inf"))
-        now = tl.maximum(best, tl.max(scores, 1))
-        grown = tl.exp(scores - now[:, None])
-        fade = tl.exp(best - now)
+        if TOKENS == 1:
+            scores = tl.where(seen[None, :], scores, float("-inf"))
+            now = tl.maximum(best, tl.max(scores, 1))
+            grown = tl.exp(scores - now[:, None])
+            fade = tl.exp(best - now)
+        else:  # the last page may begin behind what an earlier token sees
+            scores = tl.where((page_index * PAGE + token)[None, :] < reach[:, None], scores, float("-inf"))
+            now = tl.maximum(best, tl.max(scores, 1))
+            grown = tl.exp(scores - tl.maximum(now, -1e30)[:, None])
+            fade = tl.exp(best - tl.maximum(now, -1e30))
         total = total * fade + tl.sum(grown, 1)
         values_at = keys_at + KV_HEADS * BLOCK
         values = tl.load(pool + values_at + inside, mask=seen[:, None], other=0.0).to(queries.dtype)
@@ -145,7 +158,7 @@ def _attend_part(
             grown *= tl.load(scales + values_at // 4 + token, mask=seen, other=0.0)[None, :]
         mixed = mixed * fade[:, None] + tl.dot(grown.to(queries.dtype), values, input_precision=PRECISION)
         best = now
-    place = (row * KV_HEADS * GROUP + head) * parts + part
+    place = head * parts + part
     tl.store(weights + place * 2, best, mask=mine)
     tl.store(weights + place * 2 + 1, total, mask=mine)
     if first < last:

@@ -1,7 +1,7 @@
 """Triton: between the fused projection and attention. Head norms, rotation, new keys and values into their pages.
 
-One program a row and head. The rows are one token of B sequences (`lengths` given: row n is the last token of its
-history, table row n) or T tokens of one (`span`: row n lies at its start + n, table row 0).
+One program a row and head. The rows are the last tokens of B sequences, as many of each (`lengths` given: row n is the
+last token of so long a history), or T tokens of one (`span`: row n lies at its start + n, table row 0).
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ def place_heads(
 ) -> tuple[Tensor, Tensor]:
     """y [N, (Hq q | Hk k | Hk v | Hq gates) * D] -> q [N, Hq, D] and k [N, Hk, D], normed and turned, in y's format.
 
-    Keys and values go to the pages of `pool`; `table` int32 [rows, pages]. `where_to`: lengths int32 [N], or the span.
+    Keys and values go to the pages of `pool`; `table` int32 [B, pages], N / B rows for each of its rows. `where_to`:
+    lengths int32 [N], or the span.
     """
     rows, kv_heads, width, where = y.shape[0], pool.shape[3], pool.shape[5], pool_parts(pool)
     q = torch.empty(rows, heads, width, dtype=y.dtype, device=y.device)
@@ -52,6 +53,7 @@ def place_heads(
         table.stride(0),
         where_to.head if isinstance(where_to, SpanNumbers) else where_to,
         ONE_SEQUENCE=isinstance(where_to, SpanNumbers),
+        TOKENS=1 if isinstance(where_to, SpanNumbers) else rows // table.shape[0],
         HEADS=heads,
         KV_HEADS=kv_heads,
         WIDTH=width,
@@ -91,6 +93,7 @@ def _place(
     table_stride,
     lengths,
     ONE_SEQUENCE: tl.constexpr,
+    TOKENS: tl.constexpr,
     HEADS: tl.constexpr,
     KV_HEADS: tl.constexpr,
     WIDTH: tl.constexpr,
@@ -125,7 +128,7 @@ def _place(
         else:
             is_token = row >= 0
             position = tl.load(lengths + row).to(tl.int64) - 1
-            page = tl.load(table + row * table_stride + position // PAGE)
+            page = tl.load(table + row // TOKENS * table_stride + position // PAGE)
         block = layer * 2 * KV_HEADS + head - HEADS  # keys of all heads, then values of all heads
         block_at = page.to(tl.int64) * page_stride + block * BLOCK
         target = pool + block_at + position % PAGE * WIDTH
