@@ -42,7 +42,7 @@ def build_inputs(batch: UnitBatch, model: HybridModel, kv: KvPool) -> PrefillInp
         case UnitKind.DECODE:
             return _build_decode(batch.rows, model, kv)
         case UnitKind.VERIFY:
-            raise NotImplementedError("verify units need a drafter")
+            raise AssertionError("rows of a verify run as prefills, each by itself")
 
 
 def _build_prefill(row: UnitRow, model: HybridModel, kv: KvPool) -> PrefillInputs:

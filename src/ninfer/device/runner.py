@@ -12,7 +12,7 @@ from ninfer.base.pools import Pool
 from ninfer.kernels.sampling import DrawInput, draw
 from ninfer.kernels.slots import write_rows
 from ninfer.models.hybrid import HybridModel
-from ninfer.ports.device import RunResult, SampleRow, UnitBatch, UnitRow
+from ninfer.ports.device import RunResult, SampleRow, UnitBatch, UnitKind, UnitRow
 
 from .arena import Arena
 from .batch import DecodeInputs, PrefillInputs, build_inputs
@@ -31,8 +31,13 @@ class Runner:
     def run_unit(self, batch: UnitBatch, media: dict[int, Tensor], wait_for: LayerGate | None = None) -> None:
         """Forward pass; state, KV and tail hidden rows are written. `media`: prepared rows by handle.
 
-        `wait_for(layer)` returns once the pages and states of that layer may be read.
+        `wait_for(layer)` returns once the pages and states of that layer may be read. Rows of a VERIFY are computed one
+        after the other: each has the numbers it would have alone.
         """
+        if batch.kind is UnitKind.VERIFY:
+            for row in batch.rows:
+                self.run_unit(UnitBatch(UnitKind.PREFILL, (row,)), media, wait_for)
+            return
         inputs = build_inputs(batch, self._model, self._memory.kv)
         on_layer = None if wait_for is None else self._gate_layers(wait_for)
         match inputs:
