@@ -8,6 +8,7 @@ from torch import Tensor
 
 pytest.importorskip("triton")
 
+from test_cuda_device import image, open_device, prefill, run, sequence
 from test_scaled_pages import fill, pools_agree, send
 from test_scaled_pages import poisoned_pool as scaled_pool
 from test_triton_kernels import (
@@ -30,6 +31,7 @@ from ninfer.kernels.paged_attention import attend_decode, plan_decode
 from ninfer.kernels.paged_attention import reference as attention_judge
 from ninfer.kernels.paged_attention.triton_decode import attend_pages
 from ninfer.kernels.paged_attention.triton_heads import place_heads
+from ninfer.ports.device import UnitKind
 
 PAST = [62, 127, 5]
 """Tokens before the step: a row's new ones cross a page, begin one, or stay inside."""
@@ -171,3 +173,20 @@ def test_any_accepted_column_goes_on_as_if_the_rest_had_not_been(device: torch.d
     near(again, together[2:3], 1e-3)
     near(states[8, 1], states[4, 1], 1e-6)
     assert states.shape[-1] == DIM
+
+
+def test_a_device_takes_verify_units(device: torch.device) -> None:
+    """[decision 15] Two rows of different lengths, each the same bits as in a unit of its own."""
+    fused, dtype = device.type == "cuda", "bfloat16" if device.type == "cuda" else "float32"
+    opened = open_device("dense_text", device, dtype, fused=fused)
+    runs = [[5, 6, 7, 8], [11, 12]]
+    rows = [sequence(opened, 0, 1, [1, 2]), sequence(opened, 1, 2, [3, 4])]
+    alone = [sequence(opened, 0, 3, [5, 6]), sequence(opened, 1, 4, [1, 2])]
+    for one, ids in zip(rows, (list(range(30, 90)), [7, 8]), strict=True):
+        prefill(one, ids)
+    run(opened, UnitKind.VERIFY, [one.row(ids) for one, ids in zip(rows, runs, strict=True)])
+    for one, ids, accepted in zip(alone, (list(range(30, 90)), [7, 8]), runs, strict=True):
+        prefill(one, ids)
+        prefill(one, accepted)
+    for one, other in zip(rows, alone, strict=True):
+        assert torch.equal(image(opened, int(one.slot)), image(opened, int(other.slot)))

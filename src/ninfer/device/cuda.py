@@ -35,7 +35,6 @@ from ninfer.ports.device import (
     StateCopy,
     UnitBatch,
     UnitDone,
-    UnitKind,
 )
 
 from .arena import Arena
@@ -195,8 +194,6 @@ class CudaDevice:
 
     def submit_unit(self, batch: UnitBatch, after: Sequence[TransferId] = ()) -> UnitId:
         """Launched when this returns; a prefill waits for transfers layer by layer, on the GPU."""
-        if batch.kind is UnitKind.VERIFY:
-            raise DeviceFailure("verify units need a drafter")
         assert batch.drawn_by is None or batch.drawn_by == self._last_draw, "a unit feeds another draw than the last"
         unit = UnitId(self._take_id())
         awaited = [self._journeys[number] for number in after if number in self._journeys]

@@ -88,8 +88,8 @@ class CudaRunner:
                     self._arena.clear_state(row.write_slot)
             self._steps.launch(batch.rows, None if batch.drawn_by is None else self._pick_drawn(batch.rows))
         else:
-            (row,) = batch.rows
-            self._prefills.launch(row, media, wait_for)
+            for row in batch.rows:  # one, but for a VERIFY, whose rows are chunks of their own
+                self._prefills.launch(row, media, wait_for)
 
     def submit_draw(self, rows: Sequence[SampleRow]) -> Draw:
         """One token per row from the tail hidden rows kept in their slots."""
