@@ -251,8 +251,8 @@ def test_what_a_failed_request_left_in_flight_is_waited_for(monkeypatch: pytest.
     failed, waiting = engine.submit(filler(200, 1), 5), engine.submit(filler(200, 2), 5)
     submit = engine.program.submit
 
-    def cut_short(*turns: Any) -> None:
-        submit(*turns)
+    def cut_short(*turns: Any, **more: Any) -> None:
+        submit(*turns, **more)
         raise Broken
 
     with monkeypatch.context() as patch:

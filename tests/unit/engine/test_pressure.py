@@ -174,10 +174,10 @@ def test_lanes_that_decode_stay_in_one_set() -> None:
     engine = SimEngine(lanes=4, delay_polls=3, seed=1, chunk=64)
     submit, sets = engine.program.submit, list[int]()
 
-    def spy(draws: list, prefill: object) -> None:
+    def spy(draws: list, prefill: object, **more: bool) -> int:
         assert not draws or engine.state.draws_in_flight == 0, "a second set beside one in flight"
         sets.append(len(draws))
-        submit(draws, prefill)  # type: ignore[arg-type]
+        return submit(draws, prefill, **more)  # type: ignore[arg-type]
 
     engine.program.submit = spy  # type: ignore[method-assign, assignment]
     callers = []
