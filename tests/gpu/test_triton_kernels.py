@@ -192,7 +192,8 @@ def test_attention_decode(
 @pytest.mark.parametrize(("dtype", "bound"), FORMATS)
 @pytest.mark.parametrize(("start", "tokens"), [(0, 1), (0, 70), (63, 2), (100, 35)])
 def test_attention_prefill(dtype: torch.dtype, bound: float, start: int, tokens: int, device: torch.device) -> None:
-    """A chunk over its past: the mask follows the history, not the corner of the chunk; what is past the end is NaN."""
+    """A chunk over its past: the mask follows the history, not the corner of the chunk; what is past the end is NaN.
+    In one part and in several, of which some have no page."""
     heads, kv_heads, pages = 4, 2, [3, 1, 4]
     before = poisoned_pool(5, kv_heads, dtype)
     for t in range(start):
@@ -202,14 +203,17 @@ def test_attention_prefill(dtype: torch.dtype, bound: float, start: int, tokens:
     table = torch.tensor([pages], dtype=torch.int32, device=device)
     span = make_span(tokens, start, device=device)
     q, _ = place_heads(case.y, heads, case.norm, case.tables, pool, 1, table, span)
-    got = attend_chunk_pages(q, case.gates, pool, 1, table, span, PrefillTiles(queries=32))
+    got = attend_chunk_pages(q, case.gates, pool, 1, table, span, PrefillTiles(queries=32, parts=1))
+    parted = attend_chunk_pages(q, case.gates, pool, 1, table, span, PrefillTiles(queries=32, parts=4))
     want = attention_judge.attend(case.q, case.k, case.v, expected, 1, pages, start)
     near(got.view(want.shape), want * case.gates.float().cpu().sigmoid().view(want.shape), bound)
+    near(parted, got, bound)
     padded = padded_heads(case, start, 70, dtype, device)
     q, _ = place_heads(padded.y, heads, case.norm, padded.tables, pool, 1, table, span)
-    again = attend_chunk_pages(q, padded.gates, pool, 1, table, span, PrefillTiles(queries=32))
-    near(again[:tokens], got, 1e-6)
-    assert not again[tokens:].any(), "rows that are no tokens are zeros"
+    for parts, alone in ((1, got), (4, parted)):
+        again = attend_chunk_pages(q, padded.gates, pool, 1, table, span, PrefillTiles(queries=32, parts=parts))
+        near(again[:tokens], alone, 1e-6)
+        assert not again[tokens:].any(), "rows that are no tokens are zeros"
     near(pool.cpu().nan_to_num(0.0), expected.nan_to_num(0.0), bound)
     assert torch.equal(pool.cpu().isnan(), expected.isnan()), "rows that are no tokens write nothing"
 

@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-CHOSEN: dict[torch.dtype, str] = {torch.float32: "rows", torch.float16: "rows", torch.bfloat16: "rows"}
+CHOSEN: dict[torch.dtype, str] = {torch.float32: "rows", torch.float16: "rows", torch.bfloat16: "halves"}
 """By the format of the keys. "rows": forward substitution in FP32, one row after the other. "halves": blocks of twice
 the size at a time, each product three FP16 ones. "half": the same with single FP16 products (11 bits)."""
 

@@ -29,8 +29,13 @@ class ScanTiles:
     """How the chain over chunks is cut: columns of S a program carries, chunks in flight, warps."""
 
     part: int = 32
-    stages: int = 2
+    stages: int = 3
     warps: int = 4
+
+    @staticmethod
+    def choose(heads: int, width: int) -> ScanTiles:
+        """As narrow as lets all programs run at once (H200: 132); measured in bench/results."""
+        return ScanTiles() if heads * width <= 132 * 32 else ScanTiles(64, 2, 4)
 
 
 def scan_chunks(
@@ -40,8 +45,8 @@ def scan_chunks(
     written. `states` FP32, a view of one layer.
     """
     q, k, v = inputs.q, inputs.k, inputs.v
-    chosen, chunks = tiles or ScanTiles(), span.chunks.shape[0]
     value_heads, width = v.shape[1:]
+    chosen, chunks = tiles or ScanTiles.choose(value_heads, width), span.chunks.shape[0]
     out = torch.empty(rows, value_heads, width, dtype=v.dtype, device=v.device)
     solved, carried = torch.empty_like(v), torch.empty_like(v)
     inner = torch.empty(chunks, value_heads, CHUNK_TOKENS, CHUNK_TOKENS, dtype=v.dtype, device=v.device)

@@ -1,7 +1,8 @@
 """Triton route of prefill: T tokens of one sequence over pages that hold its past and the chunk itself.
 
 A program takes a block of queries of one head and walks the pages up to its last query: first those that every query
-sees whole, then those that the diagonal crosses. Nothing is gathered, merged or planned for a length.
+sees whole, then those that the diagonal crosses. Where blocks are few the pages of each are cut into parts, which a
+second kernel adds up. Nothing is gathered or planned for a length.
 """
 
 from __future__ import annotations
@@ -18,16 +19,18 @@ from ninfer.kernels.span import SpanNumbers
 from .pool import PAGE_TOKENS, KvPool, pool_parts
 
 _LOG2_E = 1.4426950408889634
-_FEW_PROGRAMS = 132
+_PROCESSORS = 132
+"""Of an H200; a block takes one to itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class PrefillTiles:
-    """Queries of one program, pages in flight, warps."""
+    """Queries of one program, pages in flight, warps, parts of the pages (None: by the number of programs)."""
 
     queries: int = 128
     stages: int = 2
     warps: int = 8
+    parts: int | None = None
 
 
 def attend_chunk_pages(
@@ -45,9 +48,15 @@ def attend_chunk_pages(
     zeros in the rows that are no tokens.
     """
     rows, heads, width = q.shape
-    chosen, where = tiles or _choose_tiles(rows, heads), pool_parts(pool)
+    chosen, where = tiles or PrefillTiles(), pool_parts(pool)
+    blocks = triton.cdiv(rows, chosen.queries)
+    parts = chosen.parts or _choose_parts(blocks * heads)
     out = torch.empty(rows, heads * width, dtype=q.dtype, device=q.device)
-    _attend_chunk[(triton.cdiv(rows, chosen.queries), heads)](
+    mixed, weights = out, out
+    if parts > 1:
+        mixed = torch.empty(parts, rows, heads, width, dtype=torch.float32, device=q.device)
+        weights = torch.empty(parts, rows, heads, dtype=torch.float32, device=q.device)
+    _attend_chunk[(blocks, heads, parts)](
         q,
         gates,
         gates.stride(0),
@@ -56,7 +65,8 @@ def attend_chunk_pages(
         where.page_stride,
         layer,
         table,
-        out,
+        mixed,
+        weights,
         span.head,
         rows,
         width**-0.5 * _LOG2_E,
@@ -67,16 +77,19 @@ def attend_chunk_pages(
         BLOCK=where.block_stride,
         SCALED=where.rounding != "none",
         QUERIES=chosen.queries,
+        PARTS=parts,
         PRECISION="ieee" if q.dtype == torch.float32 else "tf32",
         num_warps=chosen.warps,
         num_stages=chosen.stages,
     )
+    if parts > 1:
+        _add_parts[(rows, heads)](mixed, weights, gates, gates.stride(0), out, rows, heads, PARTS=parts, WIDTH=width)
     return out
 
 
-def _choose_tiles(rows: int, heads: int) -> PrefillTiles:
-    """Smaller blocks where the larger ones are too few for the GPU's processors."""
-    return PrefillTiles() if triton.cdiv(rows, 128) * heads > _FEW_PROGRAMS else PrefillTiles(64, 2, 4)
+def _choose_parts(programs: int) -> int:
+    """Into how many parts the pages of each block are cut, so that few blocks over a long past fill the GPU."""
+    return min((1, 2, 4, 8), key=lambda parts: triton.cdiv(programs * parts, _PROCESSORS) / parts + 0.02 * parts)
 
 
 @triton.jit
@@ -152,6 +165,7 @@ def _attend_chunk(
     layer,
     table,
     out,
+    weights,
     span,
     rows,
     scale,
@@ -162,6 +176,7 @@ def _attend_chunk(
     BLOCK: tl.constexpr,
     SCALED: tl.constexpr,
     QUERIES: tl.constexpr,
+    PARTS: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
     block = tl.num_programs(0) - 1 - tl.program_id(0)  # the longest walks begin first
@@ -180,15 +195,47 @@ def _attend_chunk(
     last = (start + tl.minimum(block * QUERIES + QUERIES, tokens) + PAGE - 1) // PAGE
     if block * QUERIES >= tokens:
         whole, last = whole * 0, last * 0
+    share = (last + PARTS - 1) // PARTS
+    part = tl.program_id(2)
+    first = part * share
+    last = tl.minimum(first + share, last)
+    whole = tl.minimum(whole, last)
     best, total, mixed = _walk(
-        queries, best, total, mixed, 0, whole, position, pool, scales, base, page_stride, table, scale,
+        queries, best, total, mixed, first, whole, position, pool, scales, base, page_stride, table, scale,
         KV_HEADS, WIDTH, PAGE, BLOCK, SCALED, False, PRECISION,
     )  # fmt: skip
+    first = tl.maximum(first, whole)
     best, total, mixed = _walk(
-        queries, best, total, mixed, whole, last, position, pool, scales, base, page_stride, table, scale,
+        queries, best, total, mixed, first, last, position, pool, scales, base, page_stride, table, scale,
         KV_HEADS, WIDTH, PAGE, BLOCK, SCALED, True, PRECISION,
     )  # fmt: skip
-    gate_at = gates + row.to(tl.int64)[:, None] * gate_stride + head * WIDTH + at[None, :]
-    gate = tl.load(gate_at, mask=live[:, None], other=0.0).to(tl.float32)
-    result = tl.where(live[:, None], mixed / total[:, None] / (1.0 + tl.exp(-gate)), 0.0)
-    tl.store(out + place, result.to(out.dtype.element_ty), mask=(row < rows)[:, None])
+    if PARTS == 1:
+        gate_at = gates + row.to(tl.int64)[:, None] * gate_stride + head * WIDTH + at[None, :]
+        gate = tl.load(gate_at, mask=live[:, None], other=0.0).to(tl.float32)
+        result = tl.where(live[:, None], mixed / total[:, None] / (1.0 + tl.exp(-gate)), 0.0)
+        tl.store(out + place, result.to(out.dtype.element_ty), mask=(row < rows)[:, None])
+    else:
+        seen = live & (total > 0.0)
+        result = tl.where(seen[:, None], mixed / tl.where(seen, total, 1.0)[:, None], 0.0)
+        weight = tl.where(seen, best + tl.log2(tl.where(seen, total, 1.0)), float("-inf"))
+        mine = part.to(tl.int64) * rows
+        tl.store(out + mine * HEADS * WIDTH + place, result, mask=(row < rows)[:, None])
+        tl.store(weights + (mine + row) * HEADS + head, weight, mask=row < rows)
+
+
+@triton.jit(do_not_specialize=["rows"])
+def _add_parts(mixed, weights, gates, gate_stride, out, rows, heads, PARTS: tl.constexpr, WIDTH: tl.constexpr):
+    """Parts by their weights, then the gate; zeros where no part saw a page."""
+    row, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    at, every = tl.arange(0, WIDTH), tl.arange(0, PARTS).to(tl.int64)
+    place = (every * rows + row) * heads + head
+    local = tl.load(weights + place)
+    best = tl.max(local, 0)
+    is_token = best > float("-inf")
+    share = tl.exp2(local - tl.where(is_token, best, 0.0))
+    parts = tl.load(mixed + place[:, None] * WIDTH + at[None, :]) * share[:, None]
+    gate = tl.load(gates + row * gate_stride + head * WIDTH + at, mask=at < tl.where(is_token, WIDTH, 0), other=0.0).to(
+        tl.float32
+    )
+    result = tl.sum(parts, 0) / tl.where(is_token, tl.sum(share, 0), 1.0) / (1.0 + tl.exp(-gate))
+    tl.store(out + (row * heads + head) * WIDTH + at, result.to(out.dtype.element_ty))
