@@ -5,7 +5,7 @@
 A row is printed, and appended to FILE, as soon as it is measured; a row that fails is told and the next one runs.
 `floor`: bytes a step must move over the measured copy bandwidth, or FLOPs over the measured BF16 matmul rate. Times go
 from token ids to token ids through the device's port; `gpu_ms` is the captured work alone. Decode and turns start from
-pages of random values. `--profile` adds the kernels behind a row.
+pages of random values. `--profile ROW...` lists the kernels behind rows. Rows of the engine: bench/gpu_engine.py.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ SAMPLED = SamplingParams(temperature=0.7, top_k=20, top_p=0.8)
 class Bench:
     """A device and the ceilings of its machine."""
 
-    def __init__(self, device: CudaDevice, where: torch.device, small: bool) -> None:
+    def __init__(self, device: CudaDevice, where: torch.device, small: bool, ceilings: tuple[float, float]) -> None:
         self.device, self.where, self.small = device, where, small
-        self.copy_rate, self.matmul_rate = measure_ceilings(where, small)
+        self.copy_rate, self.matmul_rate = ceilings
         self.repeats = 2 if small else 5
         self.submit_s = 0.0
 
@@ -162,6 +162,20 @@ class Bench:
             "first_ms": 1e3 * times[0][0],
         }
 
+    def prompt(self, tokens: int, chunk: int = 8192) -> Figures:
+        """A whole prompt in chunks, to its first token."""
+        ids = array("i", [(7 * i) % 500 for i in range(chunk)])
+        times = []
+        for _ in range(3):
+            begin = time.perf_counter()
+            for start in range(0, tokens, chunk):
+                row = self.row(0, ids[: tokens - start], start, fresh=start == 0)
+                self.device.submit_unit(UnitBatch(UnitKind.PREFILL, (row,)))
+            self.draw(1)
+            times.append(time.perf_counter() - begin)
+        seconds, floor = min(times[1:]), prefill_flops(self.device.geometry, tokens, 0) / self.matmul_rate
+        return {"ms": 1e3 * seconds, "tokens_per_s": tokens / seconds, "share_of_floor": floor / seconds}
+
     def capture(self, tokens: int) -> Figures:
         """What a state kept in mid-chunk costs: the same unit with and without, in turns."""
         pairs = [
@@ -253,6 +267,11 @@ def measure_ceilings(where: torch.device, small: bool) -> tuple[float, float]:
     return 2 * (1 << 31) / copy_s, 2 * side**3 / product_s
 
 
+def count_allocations() -> int:
+    """How often memory was asked of the driver so far: after the start nobody should."""
+    return int(torch.cuda.memory_stats().get("num_device_alloc", 0)) if torch.cuda.is_available() else 0
+
+
 def _time(work: Callable[[], object]) -> float:
     times = []
     for _ in range(13):
@@ -275,6 +294,8 @@ def find_row(bench: Bench, name: str) -> tuple[Callable[[], Figures], Callable[[
             return partial(bench.decode, lanes, context, params), partial(bench.steps, lanes, context, 1, params)
         case "prefill", [count]:
             return partial(bench.prefill, count), partial(bench.prefill, count, repeats=0)
+        case "prompt", [count]:
+            return partial(bench.prompt, count), partial(bench.prefill, 8192, count - 8192, repeats=0)
         case "turn", [count, start]:
             return partial(bench.prefill, count, start), partial(bench.prefill, count, start, repeats=0)
         case "capture", [count]:
@@ -308,9 +329,13 @@ def main() -> int:
     parser.add_argument("--chunk", type=int, default=8192, help="tokens of the largest prefill unit")
     parser.add_argument("--json", type=Path, help="append rows to this file, one a line")
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"], help="cpu: a rehearsal with FP32")
-    parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--profile", nargs="*", default=[], metavar="ROW", help="rows whose kernels are listed")
     chosen = parser.parse_args()
     where = torch.device(chosen.device)
+    small = where.type == "cpu"
+    rates = measure_ceilings(where, small)
+    if not small:
+        torch.cuda.empty_cache()
     begin = time.perf_counter()
     restores = [row for row in chosen.rows if row.startswith("restore")]
     device = open_random(
@@ -323,7 +348,8 @@ def main() -> int:
         vocab_tokens=_VOCAB_TOKENS if any(row.startswith(ENGINE_ROWS) for row in chosen.rows) else None,
     )
     opened_s = time.perf_counter() - begin
-    bench = Bench(device, where, small=where.type == "cpu")
+    bench = Bench(device, where, small, rates)
+    taken = count_allocations()
     place = torch.cuda.get_device_name(0) if where.type == "cuda" else "cpu"
     common: Figures = {"geometry": chosen.geometry, "gpu": place, "torch": torch.__version__}
     ceilings: Figures = {"copy_tb_per_s": bench.copy_rate / 1e12, "matmul_tflop_per_s": bench.matmul_rate / 1e12}
@@ -339,9 +365,9 @@ def main() -> int:
         except Exception as error:
             failed += 1
             tell({**common, "row": name, "error": f"{type(error).__name__}: {error}"[:500]}, chosen.json)
-    for name in chosen.rows if chosen.profile else ():  # afterwards: a profiler slows the launches that follow it
-        if not name.startswith(ENGINE_ROWS):
-            bench.profile(find_row(bench, name)[1], name)
+    tell({**common, "row": "allocations", "at_start": taken, "since": count_allocations() - taken}, chosen.json)
+    for name in chosen.profile:  # afterwards: a profiler slows the launches that follow it
+        bench.profile(find_row(bench, name)[1], name)
     return 1 if failed else 0
 
 
