@@ -17,6 +17,7 @@ from ninfer.base.ids import Handle, LaneId
 from ninfer.base.outcome import Shortfall
 from ninfer.base.pools import Amounts, Pool
 from ninfer.ports.device import RunResult
+from ninfer.ports.footprint import Footprint
 from ninfer.ports.sampling import SamplingParams
 from ninfer.ports.transactions import TransactionEnd
 
@@ -235,10 +236,7 @@ class DemoteAction:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ActionGroup:
-    """Actions that Program found together and keeps: the same object for as long as all of them hold (I2).
-
-    Their `epoch` is that of the finding; the listing says for which epoch they hold.
-    """
+    """Actions found together and kept: the same object as long as all of them hold (I2); `epoch` is when found."""
 
     actions: tuple[DeleteAction | DemoteAction, ...]
 
@@ -401,6 +399,8 @@ class NativeProgram(Protocol):
     def list_footprints(self, groups: Sequence[Sequence[Handle]]) -> list[Amounts]:
         """For groups of points in order: the cells and bytes that each holds and no group before it does (H3)."""
         ...
+
+    def open_footprint(self) -> Footprint: ...
 
     def find_host_gap(self, action: DemoteAction, deletions: Sequence[DeleteAction]) -> HostGap | None:
         """What the copies of a demotion would lack on the host once these points have ended; None: they fit (I11).

@@ -6,7 +6,7 @@ point that somebody reads are not.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -18,6 +18,16 @@ from ninfer.store.stores import ContextStores
 from ninfer.store.tables import PageTable
 
 from .releases import Releases
+
+JointAnswers = dict[tuple[Pool, int, int], tuple[int, frozenset[int], list[DeleteAction]]]
+"""By the last page that histories share: its owners' number, their serials, and what they free together."""
+
+
+def forget_changed(known: JointAnswers, changed: set[int]) -> None:
+    """Drop answers about histories that changed."""
+    for deepest, (_, serials, _) in list(known.items()):
+        if not serials.isdisjoint(changed):
+            del known[deepest]
 
 
 def find_deletions(
@@ -38,13 +48,19 @@ def find_deletions(
 
 
 def find_joint_deletions(
-    stores: ContextStores, releases: Releases, barren: Iterable[int], pool: Pool
+    stores: ContextStores, releases: Releases, barren: Iterable[int], pool: Pool, known: JointAnswers
 ) -> list[DeleteAction]:
-    """Sets of points of several histories that free something of `pool` together: shared images, shared last pages."""
+    """Sets of points of several histories that free something of `pool` together: shared images, shared last pages.
+
+    `known`: answers that hold while these histories stay as they are; where content is read or on the host as well,
+    more than that can change them, and they are found each time.
+    """
     actions: list[DeleteAction] = []
     if pool is Pool.STATE or pool is Pool.HOST:
         actions += _list_shared_images(stores, releases, pool)
     asked: set[tuple[Pool, int, int]] = set()
+    if len(stores.arena) or any(pages.leased_cells for pages in stores.pages.values()):
+        known = {}
     for serial in sorted(barren):
         directory = stores.directories[serial]
         for shared in stores.pages if pool is Pool.HOST else (pool,):
@@ -52,7 +68,7 @@ def find_joint_deletions(
             deepest = (shared, index, directory.tables[shared].entries[index] if index >= 0 else 0)
             if index >= 0 and deepest not in asked:
                 asked.add(deepest)
-                actions += _list_joint(stores, releases, *deepest, wanted=pool)
+                actions += _recall_joint(stores, releases, deepest, pool, known)
     return list({action.points: action for action in actions}.values())
 
 
@@ -119,12 +135,25 @@ def _find_deepest(stores: ContextStores, table: PageTable, pool: Pool, wanted: P
     return int(indexes[-1]) if len(indexes) else -1
 
 
+def _recall_joint(
+    stores: ContextStores, releases: Releases, deepest: tuple[Pool, int, int], wanted: Pool, known: JointAnswers
+) -> list[DeleteAction]:
+    pool, index, page = deepest
+    owners = stores.pages[pool].refs(page) if page > 0 else 0
+    answer = known.get(deepest)
+    if answer is None or answer[0] != owners:
+        sharing = stores.directories.list_sharing(pool, index, page)
+        actions = _list_joint(stores, releases, sharing, pool, index, wanted)
+        answer = known[deepest] = owners, frozenset(other.serial for other in sharing), actions
+    return answer[2]
+
+
 def _list_joint(
-    stores: ContextStores, releases: Releases, pool: Pool, index: int, page: int, *, wanted: Pool
+    stores: ContextStores, releases: Releases, sharing: Sequence[KvDirectory], pool: Pool, index: int, wanted: Pool
 ) -> list[DeleteAction]:
     """All histories that share one's last page end above it together."""
     points: list[Handle] = []
-    for other in stores.directories.list_sharing(pool, index, page):
+    for other in sharing:
         if other.has_writer:
             return []
         points += other.list_needing(pool, index)

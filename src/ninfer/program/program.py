@@ -51,7 +51,7 @@ from .capture import (
 )
 from .demote import covers, find_host_gap, settle_demotion, start_batch, start_demotion
 from .flights import AheadFlight, Flights, UnitFlight
-from .footprints import list_footprints
+from .footprints import Footprint, list_footprints
 from .hosting import Leaving
 from .offers import Kind, Offers
 from .pause import freeze_sequence, revoke, settle_pause, start_pause
@@ -263,6 +263,10 @@ class Program:
     def list_footprints(self, groups: Rows[Rows[Handle]]) -> list[Amounts]:
         """What each group of points holds and no group before it does (H3)."""
         return list_footprints(self._stores, groups)
+
+    def open_footprint(self) -> Footprint:
+        """What groups of points hold, while they come and go."""
+        return Footprint(self._stores)
 
     def find_host_gap(self, action: DemoteAction, deletions: Rows[DeleteAction]) -> HostGap | None:
         """What the copies of a demotion would lack on the host after these deletions (I11)."""

@@ -6,12 +6,18 @@ and never grows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
+from math import inf
+
+import numpy as np
+import numpy.typing as npt
 
 from ninfer.base.ids import Handle, Ticket
 
 from .retention import Retention
+
+_Vector = npt.NDArray[np.float64]
 
 
 class Right(Enum):
@@ -121,16 +127,41 @@ class Claim:
         return RULES[self.right]
 
 
-def may_replace(claim: Claim, retention: Retention, demand_at: int, loss_tokens: int) -> bool:
-    """Whether content of this class, newest demand and loss may go for the claim. Budgets are checked, not spent."""
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a claim may replace now: any ordinary content, and reused content with demand before `reused_before`; none
+    of it with a loss above `most_loss`."""
+
+    reused_before: float = inf
+    most_loss: float = inf
+
+    def allow(self, retention: Retention, demand_at: int, loss_tokens: int) -> bool:
+        """Whether content of this class, newest demand and loss may go."""
+        is_open = retention is Retention.ORDINARY or demand_at < self.reused_before
+        return is_open and loss_tokens <= self.most_loss
+
+    def allow_all(self, retention: _Vector, demand_at: _Vector, loss_tokens: _Vector) -> npt.NDArray[np.bool_]:
+        """`allow` for many at once."""
+        is_open: npt.NDArray[np.bool_] = (retention == Retention.ORDINARY) | (demand_at < self.reused_before)
+        return is_open & (loss_tokens <= self.most_loss)
+
+
+def find_limits(claim: Claim) -> Limits:
+    """What the claim may replace one by one. Budgets are checked, not spent."""
     match claim.rule.victims:
         case Victims.ANY:
-            allowed = True
+            limits = Limits()
         case Victims.LOSSLESS:
-            allowed = retention is Retention.ORDINARY and loss_tokens == 0
+            limits = Limits(reused_before=-inf, most_loss=0)
         case Victims.BY_CLASS:
-            older = claim.retention is Retention.REUSED and demand_at < claim.demand_at
-            allowed = retention is Retention.ORDINARY or older
+            limits = Limits(reused_before=claim.demand_at if claim.retention is Retention.REUSED else -inf)
         case Victims.BY_DEMAND:
-            allowed = retention is Retention.ORDINARY or demand_at < claim.demand_at
-    return allowed and (claim.budget is None or claim.budget.covers(loss_tokens))
+            limits = Limits(reused_before=claim.demand_at)
+    if claim.budget is None:
+        return limits
+    return replace(limits, most_loss=min(limits.most_loss, claim.budget.tokens - claim.budget.spent - 1))
+
+
+def may_replace(claim: Claim, retention: Retention, demand_at: int, loss_tokens: int) -> bool:
+    """Whether content of this class, newest demand and loss may go for the claim."""
+    return find_limits(claim).allow(retention, demand_at, loss_tokens)

@@ -27,9 +27,21 @@ class PointBook:
     def __init__(self) -> None:
         self.index = PrefixIndex()
         self.paths = RestorePaths()
+        """Fallbacks that count as a loss: what a conversation left behind is not among them (docs/adr/0006)."""
+        self.all_paths = RestorePaths()
+        """All of them."""
         self.waiters = Waiters()
         self._owners: dict[Handle, list[Owner]] = {}
         self._histories: dict[Handle, History] = {}
+        self._changed_points: set[Handle] = set()
+        self._changed_owners: dict[int, Owner] = {}
+
+    def take_changed(self) -> tuple[list[Owner], set[Handle]]:
+        """Owners that got or lost points, or were left behind, and points with other owners, another fallback or other
+        company, since the last call (I2)."""
+        owners, points = list(self._changed_owners.values()), self._changed_points
+        self._changed_owners, self._changed_points = {}, set()
+        return owners, points | self.paths.take_changed() | self.all_paths.take_changed()
 
     def __len__(self) -> int:
         return len(self._owners)
@@ -37,6 +49,10 @@ class PointBook:
     def list_points(self) -> list[Handle]:
         """Every point that somebody owns or keeps."""
         return sorted({*self._owners, *self.waiters.list_points()})
+
+    def list_owned(self) -> list[Handle]:
+        """Every point that a record or an entry owns."""
+        return sorted(self._owners)
 
     def owners_of(self, point: Handle) -> tuple[Owner, ...]:
         """Records and entries, in order of ownership."""
@@ -57,6 +73,7 @@ class PointBook:
     def restate(self, point: Handle, history: History) -> None:
         """Name the same prefix in another ledger, so that the old one can go."""
         self._histories[point] = history
+        self.all_paths.restate(point, history)
         if point in self.paths:
             self.paths.restate(point, history)
 
@@ -69,14 +86,17 @@ class PointBook:
             self.index.publish(point, history.digests, frontier)
             owners = self._owners[point] = []
             self._histories[point] = history
+            self._enter(self.all_paths, point)
         assert owner not in owners, f"{owner.serial} owns {point} already"
         owners.append(owner)
+        self._note_change(owner, point)
         self.weigh(point)
 
     def drop(self, owner: Owner, point: Handle) -> bool:
         """`owner` lets go. True: nobody has the point any more, and Program should end it."""
         owners = self._owners[point]
         owners.remove(owner)
+        self._note_change(owner, point)
         if owners:
             self.weigh(point)
             return False
@@ -86,17 +106,19 @@ class PointBook:
     def forget(self, point: Handle) -> list[Owner]:
         """Program ended the point. Returns who owned it."""
         owners = self._owners.get(point, [])
+        for owner in owners:
+            self._note_change(owner, point)
         if owners:
             self._unlist(point)
         return owners
 
     def weigh(self, point: Handle) -> None:
         """A point that only superseded entries own is nobody's fallback and no loss; any other stands in the tree."""
+        for owner in self._owners[point]:
+            self._note_change(owner, point)
         counts = any(not (isinstance(owner, SharedEntry) and owner.is_superseded) for owner in self._owners[point])
         if counts and point not in self.paths:
-            history, frontier = self._histories[point], self.index.frontier(point)
-            shallower = next((at for at, _ in self.find_exact(history, frontier - 1) if at in self.paths), None)
-            self.paths.publish(point, position_at(history.tokens, history.digests, frontier), history, shallower)
+            self._enter(self.paths, point)
         elif not counts and point in self.paths:
             self.paths.retire(point)
 
@@ -128,6 +150,8 @@ class PointBook:
         """Index, tree, owners and waiters agree (V-02)."""
         self.index.audit()
         self.paths.audit()
+        self.all_paths.audit()
+        assert len(self.all_paths) == len(self._owners), "V-02: the tree of all points differs"
         assert len(self.index) == len(self._owners) == len(self._histories), "V-02: owned points are not all listed"
         for point, owners in self._owners.items():
             assert point in self.index, "V-02: an owned point cannot be found"
@@ -137,9 +161,19 @@ class PointBook:
             assert len(owners) == len({owner.serial for owner in owners}), "V-02: an owner twice"
             assert all(point in owner.points() for owner in owners), "V-02: an owner does not know its point"
 
+    def _note_change(self, owner: Owner, point: Handle) -> None:
+        self._changed_owners[owner.serial] = owner
+        self._changed_points.add(point)
+
+    def _enter(self, paths: RestorePaths, point: Handle) -> None:
+        history, frontier = self._histories[point], self.index.frontier(point)
+        shallower = next((at for at, _ in self.find_exact(history, frontier - 1) if at in paths), None)
+        paths.publish(point, position_at(history.tokens, history.digests, frontier), history, shallower)
+
     def _unlist(self, point: Handle) -> None:
         del self._owners[point]
         del self._histories[point]
         self.index.retire(point)
+        self.all_paths.retire(point)
         if point in self.paths:
             self.paths.retire(point)

@@ -78,6 +78,12 @@ class Continuation:
     frontiers: dict[Handle, int] = field(default_factory=dict)
     input_end: int | None = None
     """Serial of the shared entry at the end of this conversation's last input, saved unasked."""
+    turns: int = 0
+    """How often the record was taken over."""
+    end_starts: int = 0
+    """Requests that started from its endpoint."""
+    input_starts: int = 0
+    """Requests that started from its input point or an anchor."""
 
     @property
     def is_empty(self) -> bool:

@@ -15,6 +15,7 @@ from .continuation import MOST_ANCHORS, Continuation, History, Use
 from .demand import Demand, DemandSummary
 from .shared import SharedEntry
 from .sources import Source, Wishes
+from .worth import Starts
 
 
 class Keeping:
@@ -23,6 +24,7 @@ class Keeping:
     def __init__(self, program: Callable[[], NativeProgram], demand: DemandSummary) -> None:
         self._find_program = program
         self._demand = demand
+        self.starts = Starts()
         self.book = PointBook()
         self.records: dict[int, Continuation] = {}
         self.entries: dict[int, SharedEntry] = {}
@@ -40,6 +42,7 @@ class Keeping:
         record = source.record
         assert record is not None
         start = source.quote.frontier
+        record.turns += 1
         for point, frontier in list(record.frontiers.items()):
             if frontier > start or point == record.end:
                 self._let_go(record, point)
@@ -112,7 +115,7 @@ class Keeping:
         if is_moving:
             before = self.entries.get(record.input_end) if record.input_end is not None else None
             if before is not None and before.frontier < frontier:
-                before.is_replaced = True
+                before.leave(record)
                 self.book.weigh(before.point)
             record.input_end = entry.serial
 
@@ -130,7 +133,8 @@ class Keeping:
         """What nobody else owns stays as a superseded entry, the first to go when room is needed (docs/adr/0006)."""
         if self.book.owners_of(point) == (record,):
             frontier = self.book.index.frontier(point)
-            entry = SharedEntry(self.next_serial(), self.book.history(point), point, frontier, is_replaced=True)
+            entry = SharedEntry(self.next_serial(), self.book.history(point), point, frontier)
+            entry.leave(record)
             entry.publication_order = entry.last_used = self.next_order()
             self.entries[entry.serial] = entry
             self.book.add(entry, point, frontier, entry.history)

@@ -7,7 +7,7 @@ fallback for each other, and a deeper point is never the fallback of a shallower
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from ninfer.base.ids import Handle
@@ -28,12 +28,18 @@ class _Node:
 class RestorePaths:
     """The tree of all living points. Costs of a change: the children of one node."""
 
-    __slots__ = ("_nodes", "_of_point", "_roots")
+    __slots__ = ("_changed", "_nodes", "_of_point", "_roots")
 
     def __init__(self) -> None:
         self._nodes: dict[Position, _Node] = {}
         self._of_point: dict[Handle, _Node] = {}
         self._roots: list[_Node] = []
+        self._changed: set[Handle] = set()
+
+    def take_changed(self) -> set[Handle]:
+        """Points that have another fallback or other company than at the last call, ended ones included."""
+        changed, self._changed = self._changed, set()
+        return changed
 
     def __contains__(self, point: Handle) -> bool:
         return point in self._of_point
@@ -53,10 +59,12 @@ class RestorePaths:
             node = self._insert(position, history, None if shallower is None else self._of_point[shallower])
         node.points.add(point)
         self._of_point[point] = node
+        self._changed |= node.points
 
     def retire(self, point: Handle) -> None:
         """Remove a point, and its node with the last one there; deeper nodes fall back further."""
         node = self._of_point.pop(point)
+        self._changed |= node.points
         node.points.remove(point)
         if node.points:
             return
@@ -66,6 +74,7 @@ class RestorePaths:
         for child in node.children:
             child.parent = node.parent
             siblings.append(child)
+            self._changed |= child.points
 
     def restate(self, point: Handle, history: History) -> None:
         """Name the same prefix in another ledger, so that the old one can go."""
@@ -81,6 +90,29 @@ class RestorePaths:
                 ending[node.position] = ending.get(node.position, 0) + 1
                 nodes[node.position] = node
         return sum(_stretch(nodes[at]) for at, count in ending.items() if count == len(nodes[at].points))
+
+    def expected_loss(self, points: Iterable[Handle], weight_of: Callable[[Handle], float]) -> float:
+        """Tokens to recompute more when these points end, each stretch as likely as a start that needs it.
+
+        `weight_of`: how likely a point is what somebody starts from next. A start whose point ends falls back to the
+        next shallower one, and further if that ends as well; what survives deeper does not need the stretch.
+        """
+        ending: dict[Position, list[Handle]] = {}
+        for point in points:
+            node = self._of_point.get(point)
+            if node is not None:
+                ending.setdefault(node.position, []).append(point)
+        gone = [self._nodes[at] for at, mine in ending.items() if len(mine) == len(self._nodes[at].points)]
+        gone.sort(key=lambda node: -node.position.frontier)
+        passed_on: dict[Position, float] = {}
+        loss = 0.0
+        for node in gone:
+            weight = passed_on.get(node.position, 0.0) + sum(map(weight_of, ending[node.position]))
+            loss += weight * _stretch(node)
+            if node.parent is not None:
+                above = node.parent.position
+                passed_on[above] = passed_on.get(above, 0.0) + weight
+        return loss
 
     def audit(self) -> None:
         """Nodes, points and links agree; every parent is shallower (V-02)."""
@@ -102,6 +134,7 @@ class RestorePaths:
         for child in deeper:
             siblings.remove(child)
             child.parent = node
+            self._changed |= child.points
         node.children = deeper
         siblings.append(node)
         self._nodes[position] = node

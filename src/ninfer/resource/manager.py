@@ -24,6 +24,7 @@ from .demand import Demand, DemandSummary, position_at
 from .explain import LossMemory
 from .keeping import Keeping
 from .plans import Plan
+from .ranking import KeyOf, order_of_source
 from .retention import Retention
 from .room import RoomMaker
 from .shared import SharedEntry
@@ -60,15 +61,19 @@ class ResourceManager:
         *,
         keeps_points: bool = True,
         lane_count: int = 1,
+        key_of: KeyOf = order_of_source,
     ) -> None:
-        """`lane_count`: lanes, each with a basic slot that execution needs and standing is not charged against (C2)."""
+        """`lane_count`: lanes, each with a basic slot that execution needs and standing is not charged against (C2).
+
+        `key_of`: in which optional content goes, within the rights of who asks.
+        """
         self._program = program
         self._costs = costs or CostModel()
         self._keeps = keeps_points
         self._demand = DemandSummary()
         self._losses = LossMemory()
         self._keeping = Keeping(lambda: self._program, self._demand)
-        self._room = RoomMaker(lambda: self._program, self._keeping, self._losses, lane_count)
+        self._room = RoomMaker(lambda: self._program, self._keeping, self._losses, lane_count, key_of)
 
     @property
     def keeps_points(self) -> bool:
@@ -131,6 +136,8 @@ class ResourceManager:
         that are there already, without a copy (D6, M2).
         """
         hold = self._keeping.book.waiters.find(ticket)
+        if not own_resume:
+            self._keeping.starts.note(source.record, source.entry, source.quote.checkpoint)
         for point in bound.consumed:  # Program has ended them: nothing may be asked about them any more
             self._keeping.forget(point)
         waiting.revoke_holders(self._keeping, bound.consumed, source.revokes, own=ticket)
@@ -299,6 +306,7 @@ class ResourceManager:
     def audit(self) -> None:
         """Records, entries, book, summary and Program agree (V-02)."""
         self._keeping.book.audit()
+        self._room.audit()
         living = frozenset(self._program.list_points())
         self._keeping.book.waiters.audit(living, frozenset(self._keeping.book.waiters.list_tickets()))
         owners: list[Owner] = [*self._keeping.records.values(), *self._keeping.entries.values()]

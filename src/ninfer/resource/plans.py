@@ -5,16 +5,19 @@ Pure. Plans are made from quotes of one moment and die with them; whoever carrie
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ninfer.base.ids import Handle, Ticket
 from ninfer.base.pools import Pool
 from ninfer.ports.native import DeleteAction, HostGap
 
-from .admission import Claim, Revokes, may_replace
+from .admission import Claim, Revokes, find_limits, may_replace
 from .ranking import Ranked
 from .waiters import Waiters
+
+MOST_QUESTIONS = 64
+"""Host victims of one step for which it is asked whether everything would fit after them."""
 
 GapAfter = Callable[[Sequence[DeleteAction]], HostGap | None]
 """What would still be missing after these deletions; None: everything can be placed."""
@@ -29,16 +32,35 @@ class Plan:
     freed: int = 0
 
 
-def admit(claim: Claim, ranked: Iterable[Ranked], waiters: Waiters) -> list[Ranked]:
+class Remembered:
+    """Candidates in order, ranked only as far as somebody asks; each is ranked once."""
+
+    def __init__(self, source: Iterable[Ranked]) -> None:
+        self._source = iter(source)
+        self._known: list[Ranked] = []
+
+    def __iter__(self) -> Iterator[Ranked]:
+        at = 0
+        while True:
+            if at == len(self._known):
+                entry = next(self._source, None)
+                if entry is None:
+                    return
+                self._known.append(entry)
+            yield self._known[at]
+            at += 1
+
+
+def admit(claim: Claim, ranked: Iterable[Ranked], waiters: Waiters) -> Iterator[Ranked]:
     """Those of the ranked actions that the claim may carry out one by one without revoking anybody (I8-I10)."""
     return _list_open(claim, ranked, waiters.list_kept(_own(claim)))
 
 
-def plan_device(claim: Claim, ranked: Sequence[Ranked], pool: Pool, gap: int, waiters: Waiters) -> Plan | None:
+def plan_device(claim: Claim, ranked: Iterable[Ranked], pool: Pool, gap: int, waiters: Waiters) -> Plan | None:
     """The leading admissible actions that close the gap together; None: they do not, within right and budget.
 
     Where the usual reclaim falls short and the right allows it, wait holds are revoked, the youngest first, as few as
-    possible (G7). A claim that takes parts gets what there is.
+    possible (G7). A claim that takes parts gets what there is. `ranked` may be gone through several times.
     """
     plan = _lead(claim, admit(claim, ranked, waiters), pool, gap)
     if plan is not None and plan.freed >= gap:
@@ -75,22 +97,23 @@ def plan_batch(claim: Claim, plan: Sequence[Ranked], pages_of: Callable[[Ranked]
 
 
 def plan_host(
-    claim: Claim, ranked: Sequence[Ranked], gap_after: GapAfter, waiters: Waiters
+    claim: Claim, ranked: Iterable[Ranked], gap_after: GapAfter, waiters: Waiters
 ) -> tuple[Ranked, ...] | None:
     """Host victims whose end lets every allocation be placed; None: no admissible set does, and nothing may go (I11).
 
-    Victims join in reclaim order; one that makes the request fit goes before one that only adds bytes; those that turn
-    out not to be needed are dropped again.
+    Victims join in reclaim order; one that makes the request fit goes before one that only adds bytes, as far as
+    `MOST_QUESTIONS` reaches; those that turn out not to be needed are dropped again.
     """
     chosen: list[Ranked] = []
-    rest = admit(claim, ranked, waiters)
+    rest = list(admit(claim, ranked, waiters))
     gap = gap_after([])
     while gap is not None:
         rest = [entry for entry in rest if _is_affordable(claim, chosen, entry)]
         if not rest:
             return None
         able = [entry for entry in rest if gap.is_split or entry.action.frees[Pool.HOST] >= gap.gap_bytes]
-        fitting = (entry for entry in able if gap_after(_list_deletions([*chosen, entry])) is None)
+        asked = able[:MOST_QUESTIONS]
+        fitting = (entry for entry in asked if gap_after(_list_deletions([*chosen, entry])) is None)
         entry = next(fitting, rest[0])
         chosen.append(entry)
         gone = frozenset().union(*(one.points for one in chosen))
@@ -103,14 +126,12 @@ def plan_host(
     return tuple(chosen)
 
 
-def _lead(claim: Claim, admitted: Sequence[Ranked], pool: Pool, gap: int) -> Plan | None:
-    """Actions in order until the gap is closed. Nested ones count for what they add."""
+def _lead(claim: Claim, admitted: Iterable[Ranked], pool: Pool, gap: int) -> Plan | None:
+    """Actions in order until the gap is closed. Nested ones count for what they add. Asks for no more than it needs."""
     chosen: list[Ranked] = []
     gone: frozenset[Handle] = frozenset()
     freed = 0
     for entry in admitted:
-        if freed >= gap:
-            break
         if isinstance(entry.action, DeleteAction) and entry.points <= gone:
             continue
         if not _is_affordable(claim, chosen, entry):
@@ -121,6 +142,8 @@ def _lead(claim: Claim, admitted: Sequence[Ranked], pool: Pool, gap: int) -> Pla
         freed += entry.action.frees[pool] - sum(one.action.frees[pool] for one in inner)
         chosen = [one for one in chosen if one not in inner] + [entry]
         gone |= entry.points if isinstance(entry.action, DeleteAction) else frozenset()
+        if freed >= gap:
+            break
     for entry in list(chosen) if freed >= gap else ():  # what came first may have become needless (I11)
         alone = entry.action.frees[pool]
         if len(chosen) > 1 and freed - alone >= gap and not any(entry.points < one.points for one in chosen):
@@ -129,7 +152,7 @@ def _lead(claim: Claim, admitted: Sequence[Ranked], pool: Pool, gap: int) -> Pla
     return Plan(tuple(chosen), (), freed) if chosen else None
 
 
-def _plan_revoking(claim: Claim, ranked: Sequence[Ranked], pool: Pool, gap: int, waiters: Waiters) -> Plan | None:
+def _plan_revoking(claim: Claim, ranked: Iterable[Ranked], pool: Pool, gap: int, waiters: Waiters) -> Plan | None:
     rule = claim.rule
     if rule.revokes is Revokes.NOBODY or not len(waiters):
         return None
@@ -147,15 +170,16 @@ def _plan_revoking(claim: Claim, ranked: Sequence[Ranked], pool: Pool, gap: int,
     return None
 
 
-def _list_open(claim: Claim, ranked: Iterable[Ranked], kept: frozenset[Handle]) -> list[Ranked]:
+def _list_open(claim: Claim, ranked: Iterable[Ranked], kept: frozenset[Handle]) -> Iterator[Ranked]:
     """What may go if only these points are kept. Wait protection allows migration: only deletions count (G7)."""
-    return [
+    limits = find_limits(claim)
+    return (
         entry
         for entry in ranked
         if claim.keep.isdisjoint(entry.points)
         and kept.isdisjoint(entry.lost_points)
-        and may_replace(claim, entry.retention, entry.demand_at, entry.loss_tokens)
-    ]
+        and limits.allow(entry.retention, entry.demand_at, entry.loss_tokens)
+    )
 
 
 def _own(claim: Claim) -> frozenset[Ticket]:

@@ -5,23 +5,30 @@ Asks Program for finite actions each time and ends what the plan says; nothing h
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from heapq import heappop, heappush
 
 from ninfer.base.ids import Handle, Ticket
 from ninfer.base.outcome import Shortfall
 from ninfer.base.pools import Amounts, Pool
+from ninfer.ports.footprint import Footprint
 from ninfer.ports.native import DeleteAction, DemoteAction, HostGap, NativeProgram
 
-from .admission import Budget, Claim, Right
+from .admission import Budget, Claim, Right, find_limits
 from .book import Owner
+from .candidates import Candidates
 from .continuation import Continuation
 from .explain import LossMemory
 from .keeping import Keeping
-from .plans import Plan, plan_device, plan_host
-from .ranking import Action, Facts, Holder, Ranked, rank
+from .plans import Plan, Remembered, plan_device, plan_host
+from .ranking import Block, Facts, KeyOf, Ranked, order_of_expectation, order_of_source, place, rank
 from .retention import find_reused
+from .standing import Standing
 from .waiting import revoke_holders
+from .worth import list_weights
+
+_Place = tuple[tuple[float, ...], bool, tuple[Handle, ...], int]
 
 MOST_VICTIM_SEARCHES = 8
 """Demotions of one decision for which host victims are looked for."""
@@ -30,37 +37,67 @@ MOST_VICTIM_SEARCHES = 8
 class RoomMaker:
     """Plans and carries out reclaim over everything that is kept."""
 
-    def __init__(self, program: Callable[[], NativeProgram], keeping: Keeping, losses: LossMemory, lanes: int) -> None:
-        """`lanes`: lanes, each with a basic slot that execution needs and standing is not charged against (C2)."""
+    facts_type: type[Facts] = Facts
+    """How an action is assessed."""
+
+    def __init__(
+        self,
+        program: Callable[[], NativeProgram],
+        keeping: Keeping,
+        losses: LossMemory,
+        lanes: int,
+        key_of: KeyOf = order_of_source,
+    ) -> None:
+        """`lanes`: lanes, each with a basic slot that execution needs and standing is not charged against (C2).
+
+        `key_of`: in which order optional content goes, within the rights of who asks.
+        """
         self._find_program = program
         self._keeping = keeping
         self._losses = losses
         self._lanes = lanes
+        self._key_of = key_of
+        self._standing = Standing(lambda serial: serial in keeping.records or serial in keeping.entries)
+        self._footprint: tuple[NativeProgram, Footprint] | None = None
+        self._candidates = Candidates(keeping, self.facts_type)
+        self._taken_order = -1
 
     @property
     def _program(self) -> NativeProgram:
         return self._find_program()
 
     def plan_room(self, shortfall: Shortfall, claim: Claim, *, may_copy: bool) -> Plan | None:
-        """Actions on the device, in the order of the source, that close the gap; None: the claim has no such right.
+        """Actions on the device, in the order that was chosen, that close the gap; None: the claim has no such right.
 
         `may_copy`: demotions that need copies may begin now; else only those with complete replicas count, and none
         while another transaction is under way (L1).
         """
-        pool, gap = shortfall.pool, shortfall.gap
-        facts = self._find_facts()
-        actions: list[Action] = [*self._program.list_delete_actions(pool)]
-        if not self._program.transaction_open:
-            demotions = self._program.list_demote_actions(pool)
-            actions += [action for action in demotions if may_copy or not action.moved_bytes]
-        ranked = rank(facts, actions, pool, gap, claim.keep)
-        return plan_device(claim, self._fix_victims(facts, ranked, claim), pool, gap, self._keeping.book.waiters)
+        pool, program = shortfall.pool, self._program
+        self._refresh()
+        blocks = self._candidates.look_up(pool, program.list_delete_groups(pool), moves=False)
+        if not program.transaction_open:
+            blocks = blocks + self._candidates.look_up(pool, program.list_demote_groups(pool), moves=True)
+        ranked = self._rank(blocks, shortfall.gap, claim, may_copy=may_copy)
+        return self._plan(claim, self._fix_victims(ranked, claim), shortfall)
 
     def plan_host_room(self, shortfall: Shortfall, claim: Claim) -> Plan | None:
         """Host content whose end closes a gap in bytes, for a snapshot; None: there is none (I9)."""
-        facts = self._find_facts()
-        ranked = rank(facts, self._program.list_delete_actions(Pool.HOST), Pool.HOST, shortfall.gap, claim.keep)
-        return plan_device(claim, ranked, Pool.HOST, shortfall.gap, self._keeping.book.waiters)
+        self._refresh()
+        return self._plan(claim, self._rank_host(shortfall.gap, claim), shortfall)
+
+    def _plan(self, claim: Claim, ranked: Iterator[Ranked], shortfall: Shortfall) -> Plan | None:
+        return plan_device(claim, Remembered(ranked), shortfall.pool, shortfall.gap, self._keeping.book.waiters)
+
+    def _rank(self, blocks: Sequence[Block], gap: int, claim: Claim, *, may_copy: bool = True) -> Iterator[Ranked]:
+        """Candidates that the claim leaves open, in order, as actions of this epoch (V-14)."""
+        epoch, now = self._program.epoch, self._keeping.order
+        for entry in rank(blocks, gap, self._key_of, now, find_limits(claim), may_copy=may_copy):
+            if claim.keep.isdisjoint(entry.action.points):
+                yield replace(entry, action=replace(entry.action, epoch=epoch))
+
+    def _rank_host(self, gap_bytes: int, claim: Claim) -> Iterator[Ranked]:
+        groups = self._program.list_delete_groups(Pool.HOST)
+        return self._rank(self._candidates.look_up(Pool.HOST, groups, moves=False), gap_bytes, claim)
 
     def reclaim(self, shortfall: Shortfall, claim: Claim) -> bool:
         """End points until the gap is closed, as far as the claim goes, without copies. False: some of it is left."""
@@ -109,68 +146,85 @@ class RoomMaker:
         fresh = self._program.list_demote_actions(action.pool)
         return next((one for one in fresh if (one.points, one.pages) == (action.points, action.pages)), None)
 
-    def _find_facts(self) -> Facts:
-        """Owners and losses for one decision (I2)."""
-        reused = self.find_reused()
-        holders: dict[Handle, list[Holder]] = {}
-        for record in self._keeping.records.values():
-            is_reused, demand = record.serial in reused, record.demand
-            at, proven = (0, None) if demand is None else (demand.at, demand.proven_frontier)
-            holder = Holder(record.serial, record.frontiers, record.last_used, False, is_reused, at, proven)
-            for point in record.frontiers:
-                holders.setdefault(point, []).append(holder)
-        for entry in self._keeping.entries.values():
-            at = 0 if entry.demand is None else entry.demand.at
-            frontiers = {entry.point: entry.frontier}
-            is_reused = entry.serial in reused and not entry.is_superseded
-            holder = Holder(entry.serial, frontiers, entry.last_used, True, is_reused, at, entry.frontier)
-            holders.setdefault(entry.point, []).append(holder)
-        return Facts(holders, self._keeping.book.paths.loss_of)
-
-    def find_reused(self) -> frozenset[int]:
-        """Serials of the owners with reused standing now (H3)."""
+    def audit(self) -> None:
+        """What is kept from decision to decision is what would be found from nothing (I2, H3)."""
+        reused = self._refresh()
+        self._candidates.audit()
         owners: list[Owner] = [*self._keeping.records.values(), *self._keeping.entries.values()]
         owners = [owner for owner in owners if isinstance(owner, Continuation) or not owner.is_superseded]
         known = ((owner.serial, owner.demand, owner.points()) for owner in owners)
-        capacity = self._program.occupancy().capacity
-        optional = replace(capacity, state=max(0, capacity.state - self._lanes))
-        return find_reused(known, optional, self._program.list_footprints)
+        found = find_reused(known, self._count_optional(), self._program.list_footprints)
+        assert found == reused, f"H3: reused owners are {sorted(found)}, kept were {sorted(reused)}"
 
-    def _fix_victims(self, facts: Facts, ranked: list[Ranked], claim: Claim) -> list[Ranked]:
-        """Demotions that do not fit on the host get their victims now, and their cost (I5); or they are left out.
+    def find_reused(self) -> frozenset[int]:
+        """Serials of the owners with reused standing now (H3)."""
+        return self._refresh()
+
+    def _refresh(self) -> frozenset[int]:
+        """Take in what changed since the last decision (I2)."""
+        keeping, taken = self._keeping, self._taken_order
+        touched, points = keeping.book.take_changed()
+        weights = None
+        if taken != keeping.order:
+            self._taken_order = keeping.order
+            owners: list[Owner] = [*keeping.records.values(), *keeping.entries.values()]
+            touched += [owner for owner in owners if owner.last_used > taken]
+        if self._key_of is order_of_expectation and (touched or points):
+            weights = list_weights(keeping.starts, keeping.records.values(), keeping.entries.values())
+        touched = list({owner.serial: owner for owner in touched}.values())
+        reused = self._standing.find(touched, self._count_optional(), self._open_footprint())
+        self._candidates.refresh(reused, touched, points, weights)
+        return reused
+
+    def _count_optional(self) -> Amounts:
+        capacity = self._program.occupancy().capacity
+        return replace(capacity, state=max(0, capacity.state - self._lanes))
+
+    def _open_footprint(self) -> Footprint:
+        program = self._program
+        if self._footprint is None or self._footprint[0] is not program:
+            self._footprint = program, program.open_footprint()
+        return self._footprint[1]
+
+    def _fix_victims(self, ranked: Iterable[Ranked], claim: Claim) -> Iterator[Ranked]:
+        """Demotions that do not fit on the host get their victims, and with them their cost and place (I5); or they are
+        left out.
 
         What fits depends on the bytes to place alone, so that few questions answer for all. Victims are looked for
-        while the demotion could still be among the first.
+        while the demotion could still be among the first; they only ever move it back.
         """
-        fixed: list[Ranked] = []
         gaps: dict[int, HostGap | None] = {}
-        host: list[Ranked] | None = None
+        later: list[tuple[_Place, int, Ranked]] = []
+        host: Remembered | None = None
         tries = MOST_VICTIM_SEARCHES
-        for entry in ranked:
+        for count, entry in enumerate(ranked):
+            while later and later[0][0] <= entry.order():
+                yield heappop(later)[2]
             action = entry.action
             if not isinstance(action, DemoteAction) or not action.moved_bytes:
-                fixed.append(entry)
+                yield entry
                 continue
             if action.moved_bytes not in gaps:
                 gaps[action.moved_bytes] = self._program.find_host_gap(action, ())
             gap = gaps[action.moved_bytes]
             if gap is None:
-                fixed.append(entry)
+                yield entry
                 continue
             if host is None:
-                host_actions = self._program.list_delete_actions(Pool.HOST)
-                host = rank(facts, host_actions, Pool.HOST, gap.gap_bytes, claim.keep)
-            if host and tries:
+                host = Remembered(self._rank_host(gap.gap_bytes, Claim(Right.NECESSARY, claim.keep)))
+            if tries:
                 tries -= 1
                 chosen = self._choose_victims(entry, action, host, claim)
                 if chosen:
                     deletions = tuple(one.action for one in chosen if isinstance(one.action, DeleteAction))
-                    fixed.append(facts.assess(action, entry.useful, deletions))
-        fixed.sort(key=Ranked.order)
-        return fixed
+                    fixed = self._candidates.facts.assess(action, entry.useful, deletions)
+                    fixed = place(fixed, self._key_of, self._keeping.order)
+                    heappush(later, (fixed.order(), count, fixed))
+        while later:
+            yield heappop(later)[2]
 
     def _choose_victims(
-        self, entry: Ranked, action: DemoteAction, host: list[Ranked], claim: Claim
+        self, entry: Ranked, action: DemoteAction, host: Iterable[Ranked], claim: Claim
     ) -> tuple[Ranked, ...] | None:
         """Host content that the demoted content may replace by its own standing, not by that of who asks (I9, I10)."""
         kept = frozenset(action.points) | claim.keep

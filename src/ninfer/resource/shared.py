@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ninfer.base.ids import Handle
 
-from .continuation import History
+from .continuation import Continuation, History
 from .demand import Demand
 
 
@@ -33,6 +33,13 @@ class SharedEntry:
     """Requests that started from it."""
     is_replaced: bool = False
     """A conversation left it behind: its record has, or had, a newer point for what this one was."""
+    left_by: Continuation | None = None
+    """The record that left it behind, at the turn `left_turn` of it."""
+    left_turn: int = 0
+
+    def leave(self, record: Continuation) -> None:
+        """The conversation of `record` has moved on."""
+        self.is_replaced, self.left_by, self.left_turn = True, record, record.turns
 
     @property
     def is_superseded(self) -> bool:

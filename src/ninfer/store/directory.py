@@ -7,7 +7,7 @@ model; what a backend's pool holds of them is its own frontier (D7). Does not kn
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from ninfer.base.frontier import backend_frontier, page_of, pages_for, tail_tokens
@@ -23,15 +23,31 @@ from .tables import PageTable
 class KvDirectory:
     """Pages and coverage of one history. At most one writer; what others can see is immutable (V-09)."""
 
-    __slots__ = ("_changed", "_epoch", "_holders", "_reach_tokens", "_writer_frontier", "serial", "tables")
+    __slots__ = (
+        "_changed",
+        "_epoch",
+        "_holders",
+        "_note_move",
+        "_reach_tokens",
+        "_writer_frontier",
+        "serial",
+        "tables",
+    )
 
     def __init__(
-        self, pools: Mapping[Pool, PagePool], arena: HostArena, serial: int, epoch: Epoch, changed: set[int]
+        self,
+        pools: Mapping[Pool, PagePool],
+        arena: HostArena,
+        serial: int,
+        epoch: Epoch,
+        changed: set[int],
+        note_move: Callable[[int], None],
     ) -> None:
-        """`changed`: gets the serial whenever points, writer or the medium of a page change."""
+        """`changed`: gets the serial whenever points or writer change. `note_move`: is told it when content changes its
+        medium."""
         self.serial = serial
-        note_move = partial(changed.add, serial)
-        self.tables = {pool: PageTable(pages, arena, note_move) for pool, pages in pools.items()}
+        self._note_move = partial(note_move, serial)
+        self.tables = {pool: PageTable(pages, arena, self._note_move) for pool, pages in pools.items()}
         self._epoch = epoch
         self._changed = changed
         self._holders: dict[Handle, int] = {}
@@ -72,8 +88,9 @@ class KvDirectory:
         self._note_change()
 
     def note_image(self) -> None:
-        """The StateImage of one of its points went to the host or came back."""
-        self._note_change()
+        """The StateImage of one of its points went to the host."""
+        self._note_move()
+        self._epoch.advance()
 
     def leave(self, point: Handle) -> None:
         """A point ends; pages that only it needed are dropped. With a writer there are none: it is never behind."""
@@ -225,6 +242,8 @@ class Directories:
         self._next_serial = 0
         self._open: dict[int, KvDirectory] = {}
         self._changed: set[int] = set()
+        self.moves = 0
+        """How often content of any history went to the host, came back, or was copied to another page."""
 
     def __iter__(self) -> Iterator[KvDirectory]:
         return iter(list(self._open.values()))
@@ -246,7 +265,9 @@ class Directories:
 
     def open(self) -> KvDirectory:
         """A history without pages."""
-        directory = KvDirectory(self._pools, self._arena, self._next_serial, self._epoch, self._changed)
+        directory = KvDirectory(
+            self._pools, self._arena, self._next_serial, self._epoch, self._changed, self._note_move
+        )
         self._open[directory.serial] = directory
         self._next_serial += 1
         self._epoch.advance()
@@ -278,3 +299,7 @@ class Directories:
         for directory in self:
             assert not directory.is_unheld, f"V-02: history {directory.serial} is kept by nobody"
             directory.audit()
+
+    def _note_move(self, serial: int) -> None:
+        self._changed.add(serial)
+        self.moves += 1

@@ -25,7 +25,7 @@ class PageTable:
     __slots__ = ("_arena", "_filling", "_note_move", "entries", "host_pages", "pages")
 
     def __init__(self, pages: PagePool, arena: HostArena, note_move: Callable[[], None]) -> None:
-        """`note_move`: called when a page of the table goes to the host or comes back."""
+        """`note_move`: called when content of the table goes to the host, comes back, or is copied to another page."""
         self.pages = pages
         self._note_move = note_move
         self.entries = IntBuffer()
@@ -83,6 +83,7 @@ class PageTable:
 
     def replace(self, index: int, page: PageId) -> None:
         """The copy of a shared tail page takes its place; the shared one loses this owner."""
+        self._note_move()
         shared = self.entries[index]
         self.entries.view(index, index + 1)[0] = page
         self.pages.publish([page])

@@ -26,10 +26,11 @@ from ninfer.base.identity import PrefixDigests
 from ninfer.base.ids import Handle
 from ninfer.base.pools import Amounts, Pool
 from ninfer.ports.native import DeleteAction
+from ninfer.resource.admission import Limits
 from ninfer.resource.continuation import History
 from ninfer.resource.demand import position_at
 from ninfer.resource.loss import RestorePaths
-from ninfer.resource.ranking import Facts, Holder, rank
+from ninfer.resource.ranking import Facts, Holder, assess_all, order_of_source, rank
 
 WORLDS = 96_771
 
@@ -109,11 +110,11 @@ def check_choice(world: World, paths: RestorePaths, actions: list[tuple[frozense
     facts = Facts(holders_of(world, used), paths.loss_of)
     for pool, gap in ((Pool.STATE, 1), (Pool.MAIN_KV, 3)):
         wanted = [(gone, action) for gone, action in actions if pool is Pool.MAIN_KV or len(gone) == 1]
-        ranked = rank(facts, [action for _, action in wanted], pool, gap, frozenset())
         useful = {gone: min(gap, action.frees[pool]) for gone, action in wanted if action.frees[pool]}
         if not useful:
-            assert not ranked
             continue
+        block = assess_all(facts, [action for _, action in wanted if action.frees[pool]], pool)
+        first = next(rank([block], gap, order_of_source, 0, Limits()))
         orders = {gone: naive_order(world, gone, use, used) for gone, use in useful.items()}
-        chosen = frozenset(point.index for point in ranked[0].action.points)
+        chosen = frozenset(point.index for point in first.action.points)
         assert orders[chosen] == min(orders.values()), (world, pool, gap, chosen)

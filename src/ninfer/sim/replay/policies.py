@@ -1,4 +1,4 @@
-"""Policies to compare: ours, the same save points with victims by last use alone, and none at all."""
+"""Policies to compare: ours, the same save points in the source's order or by last use alone, and none at all."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import assert_never
 from ninfer.ports.native import DeleteAction, NativeProgram
 from ninfer.program.program import Program
 from ninfer.resource.manager import ResourceManager
-from ninfer.resource.ranking import Action, Facts, Ranked
+from ninfer.resource.ranking import Action, Columns, Facts, Ranked, Vector, order_of_source
 from ninfer.resource.retention import Retention
 from ninfer.resource.room import RoomMaker
 from ninfer.resource.sources import CostModel
@@ -20,6 +20,7 @@ class Policy(Enum):
     """The values are those of `--policy`."""
 
     OURS = "ours"
+    SOURCE = "source"
     LRU = "lru"
     ROOT = "root"
 
@@ -29,6 +30,8 @@ def make_resources(policy: Policy, costs: CostModel, lanes: int) -> Callable[[Pr
     match policy:
         case Policy.OURS:
             return lambda program: ResourceManager(program, costs, lane_count=lanes)
+        case Policy.SOURCE:
+            return lambda program: ResourceManager(program, costs, lane_count=lanes, key_of=order_of_source)
         case Policy.LRU:
             return lambda program: LruResources(program, costs, lane_count=lanes)
         case Policy.ROOT:
@@ -41,18 +44,20 @@ class LruFacts(Facts):
     """No classes and no losses: what its conversation has left behind goes first, then what was used longest ago."""
 
     def assess(self, action: Action, useful: int, victims: tuple[DeleteAction, ...] = ()) -> Ranked:
-        """Equal losses for the same release, so that last use decides; none where nothing is lost."""
+        """Equal losses, so that last use decides; none where nothing is lost."""
         known = super().assess(action, useful, victims)
-        loss_tokens = useful if known.loss_tokens else 0
-        return replace(known, retention=Retention.ORDINARY, loss_tokens=loss_tokens, demand_at=0)
+        return replace(known, retention=Retention.ORDINARY, loss_tokens=int(known.loss_tokens > 0), demand_at=0)
+
+
+def order_of_use(columns: Columns, _now: int) -> tuple[Vector, ...]:
+    """What nothing is lost with, then what was used longest ago."""
+    return columns.loss_tokens, columns.last_used
 
 
 class LruRoom(RoomMaker):
     """Room by last use."""
 
-    def _find_facts(self) -> Facts:
-        facts = super()._find_facts()
-        return LruFacts(facts.holders, facts.loss_of)
+    facts_type = LruFacts
 
 
 class LruResources(ResourceManager):
@@ -60,4 +65,4 @@ class LruResources(ResourceManager):
 
     def __init__(self, program: NativeProgram, costs: CostModel, *, lane_count: int) -> None:
         super().__init__(program, costs, lane_count=lane_count)
-        self._room = LruRoom(lambda: self._program, self._keeping, self._losses, lane_count)
+        self._room = LruRoom(lambda: self._program, self._keeping, self._losses, lane_count, order_of_use)
