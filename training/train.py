@@ -186,7 +186,7 @@ class Run:
 
     def _step(self, made: Batch) -> torch.Tensor:
         inputs = tuple(torch.from_numpy(x.astype(t)) for x, t in zip(made, ("int64", "float32", "int64"), strict=True))
-        inputs[1][inputs[1] < READ_AT_MOST] *= read_share(self.progress)
+        inputs[1][inputs[1] < READ_AT_MOST] *= READ_LATER if self.s.start else read_share(self.progress)
         if self.device.type == "cuda":
             inputs = tuple(x.pin_memory().to(self.device, non_blocking=True) for x in inputs)
         self.cold = min(COLD_STEPS, self.cold + 1)
