@@ -16,7 +16,7 @@ from ninfer.engine.pause import pause
 from ninfer.engine.request import Request
 from ninfer.ports.native import Prompt
 from ninfer.resource.continuation import MOST_ANCHORS, Continuation
-from ninfer.resource.sources import Source
+from ninfer.resource.sources import CostModel, Source
 
 
 def send(
@@ -193,3 +193,40 @@ def test_a_path_that_needs_more_than_the_pool_has_is_told() -> None:
         assert quote is not None
         admission = Admission(engine.state, Endings(engine.state))
         assert admission._exceeds(Source(quote, None, 0.0)) is exceeds
+
+
+def test_costs_order_and_decide_nothing_else() -> None:
+    """[G3]: what is dear is asked last and is a source all the same; what a deletion loses is in tokens."""
+    found: list[list[int]] = []
+    losses: list[int] = []
+    for costs in (CostModel(1.0, 1e-12), CostModel(1e-12, 1.0)):
+        engine = SimEngine(lanes=1, slots=12, chunk=64)
+        first = send(engine, filler(300, 1), recovery=290)
+        engine.resources._costs = costs
+        prompt = filler(300, 1) + first.expected(4) + filler(50, 2)
+        caller = send(engine, prompt, runs=False)
+        engine.turn()
+        request = request_of(engine, caller)
+        ask = replace(Admission(engine.state, Endings(engine.state))._make_ask(request), limit=len(prompt), ticket=None)
+        found.append([source.quote.frontier for source in engine.resources.list_sources(ask)])
+        point = next(one for one in engine.program.list_points() if engine.program.point_frontier(one) == 290)
+        losses.append(engine.resources._keeping.book.paths.loss_of([point]))
+        engine.run()
+        caller.check_output()
+    cheap_copies, dear_copies = found
+    assert (cheap_copies[0], dear_copies[0]) == (303, 0)
+    assert set(cheap_copies) <= set(dear_copies)
+    assert losses[0] == losses[1]
+
+
+def test_private_and_shared_use_of_one_place_take_one_state() -> None:
+    """[E3], [D11]: the shared use needs no room of its own, so that none can be short of it: with one slot both are."""
+    engine = SimEngine(lanes=1, slots=2, chunk=64)
+    caller = send(engine, filler(300, 1), 40, recovery=290, markers=(290,), runs=False)
+    while not caller.tokens:
+        engine.turn()
+    (point,) = engine.program.list_points()
+    owners = engine.resources._keeping.book.owners_of(point)
+    assert [owner.points() for owner in owners] == [(point,), (point,)], "a record and an entry"
+    engine.run()
+    caller.check_output()

@@ -190,7 +190,7 @@ def test_without_a_lane_a_request_keeps_its_source() -> None:
 
 
 def test_necessary_work_revokes_the_youngest_first_and_it_chooses_again() -> None:
-    """[G7], [J2]: only as many as needed; the revoked request is scanned again and loses nothing but its point."""
+    """[G7], [J2], [J3]: as many as needed; the revoked request is scanned again and loses nothing but its point."""
     engine = SimEngine(lanes=1, slots=6, chunk=64)
     busy, (older, younger) = queue_behind(engine, 2)
     points = kept_by(engine, older), kept_by(engine, younger)
