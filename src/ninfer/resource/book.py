@@ -95,8 +95,8 @@ class PointBook:
     def drop(self, owner: Owner, point: Handle) -> bool:
         """`owner` lets go. True: nobody has the point any more, and Program should end it."""
         owners = self._owners[point]
-        owners.remove(owner)
         self._note_change(owner, point)
+        owners.remove(owner)
         if owners:
             self.weigh(point)
             return False
@@ -106,10 +106,10 @@ class PointBook:
     def forget(self, point: Handle) -> list[Owner]:
         """Program ended the point. Returns who owned it."""
         owners = self._owners.get(point, [])
-        for owner in owners:
-            self._note_change(owner, point)
         if owners:
             self._unlist(point)
+        for owner in owners:
+            self._note_change(owner, point)
         return owners
 
     def weigh(self, point: Handle) -> None:
