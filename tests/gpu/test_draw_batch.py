@@ -79,18 +79,19 @@ def test_the_largest_uniform_draws_a_possible_token(device: torch.device) -> Non
 
 @settings(max_examples=30, deadline=None, derandomize=True)
 @given(count=st.integers(1, 70), data=st.data())
-def test_a_place_is_that_of_the_whole_sum(count: int, data: Any) -> None:
+def test_a_place_is_that_of_the_whole_sum(count: int, data: Any, device: torch.device) -> None:
     """Marks on, just below and just above a running sum: whole units know no rounding."""
     values = data.draw(st.lists(st.integers(0, 3), min_size=count, max_size=count).filter(any))
     total, mark = sum(values), data.draw(st.integers(0, 8))
-    row = torch.tensor([values], dtype=torch.float32) / 1024
-    share = torch.tensor([min(mark / (4 * total), 0.999)], dtype=torch.float64)
-    nothing, last = torch.tensor([-1.0]), torch.tensor([count])
+    row = torch.tensor([values], dtype=torch.float32, device=device) / 1024
+    share = torch.tensor([min(mark / (4 * total), 0.999)], dtype=torch.float64, device=device)
+    nothing, last = torch.tensor([-1.0], device=device), torch.tensor([count], device=device)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(triton_find, "_BLOCK", 16)
         place = int(find_mass(row, nothing, last, share))
         head = int(find_head(row, last, share))
-        equal = [int(find_equal(row, row[:, 0], torch.tensor([n + 1]))) for n in range(values.count(values[0]))]
+        numbers = [torch.tensor([n + 1], device=device) for n in range(values.count(values[0]))]
+        equal = [int(find_equal(row, row[:, 0], number)) for number in numbers]
     sums = [sum(values[: i + 1]) for i in range(count)]
     goal = float(share) * total
     assert place == next(i for i, summed in enumerate(sums) if summed > goal)

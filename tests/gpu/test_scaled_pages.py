@@ -86,7 +86,7 @@ def test_decode(values: torch.dtype, dtype: torch.dtype, bound: float, lengths: 
         ]
     )
     near(got.view(want.shape), want * case.gates.float().cpu().sigmoid().view(want.shape), max(bound, 1e-3))
-    pools_agree(pool, expected, 2e-3)  # a key that lies between two numbers may fall to either side
+    pools_agree(pool, expected, 5e-3)  # a key that lies between two numbers may fall to either side
 
 
 @pytest.mark.parametrize("values", VALUES)
@@ -105,7 +105,7 @@ def test_prefill(values: torch.dtype, dtype: torch.dtype, bound: float, start: i
     got = attend_chunk_pages(q, case.gates, pool, 1, table, span, PrefillTiles(queries=32))
     want = judge.attend(case.q, case.k, case.v, expected, 1, pages, start)
     near(got.view(want.shape), want * case.gates.float().cpu().sigmoid().view(want.shape), max(bound, 1e-3))
-    pools_agree(pool, expected, 2e-3)
+    pools_agree(pool, expected, 5e-3)
 
 
 @pytest.mark.parametrize("values", VALUES)

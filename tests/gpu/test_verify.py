@@ -91,7 +91,7 @@ def test_attention_over_one_byte_pages(values: torch.dtype, device: torch.device
     got = attend_pages(q, case.gates, pool, 1, table, at)
     want = judge_attention(case, expected, tables, tokens)
     near(got.view(want.shape), want * case.gates.float().cpu().sigmoid().view(want.shape), 1e-3)
-    pools_agree(pool, expected, 2e-3)
+    pools_agree(pool, expected, 5e-3)
 
 
 def test_the_plain_route_takes_rows_of_one_sequence() -> None:
