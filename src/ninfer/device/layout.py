@@ -91,7 +91,7 @@ def plan_layout(geometry: ModelGeometry, numeric_format: NumericFormat, request:
     kv_format = request.kv_format(numeric_format)
     page_bytes = geometry.kv_page_bytes(Pool.MAIN_KV, kv_format)
     states = _plan_states(geometry, numeric_format, request)
-    workspace = _workspace_bytes(geometry, numeric_format, request.chunk_tokens, max_context)
+    workspace = _workspace_bytes(geometry, numeric_format, kv_format, request.chunk_tokens, max_context)
     fitting = None
     if request.budget_bytes is not None:
         fitting = (request.budget_bytes - workspace - states.stop) // page_bytes - 1
@@ -189,7 +189,7 @@ def _find_most(most: int, holds: Callable[[int], bool]) -> int:
 
 
 def _workspace_bytes(
-    geometry: ModelGeometry, numeric_format: NumericFormat, chunk_tokens: int, max_context: int
+    geometry: ModelGeometry, numeric_format: NumericFormat, kv_format: KvFormat, chunk_tokens: int, max_context: int
 ) -> int:
     """Activations of one prefill chunk: widest projections, gathered keys and values, attention mask, logits."""
     gdn, attention = geometry.gdn, geometry.attention
@@ -198,4 +198,5 @@ def _workspace_bytes(
     gdn_width = 3 * gdn.conv_channels + 4 * gdn.value_width
     widths = 4 * geometry.hidden + max(mlp, gdn_width, 6 * attention.heads * attention.head_dim)
     gathered = 2 * attention.kv_heads * attention.head_dim * max_context
-    return element * (tokens * widths + gathered + tokens * max_context) + 8 * 4 * geometry.vocab_rows
+    rounded = 0 if kv_format in ELEMENT_BYTES else gathered * (1 + 4)  # as they lie, and in FP32 times their scales
+    return element * (tokens * widths + gathered + tokens * max_context) + rounded + 8 * 4 * geometry.vocab_rows

@@ -53,6 +53,8 @@ def test_the_format_is_part_of_the_identity_and_of_the_plan(name: str, kv_dtype:
     assert scaled.plan.report()["kv_dtype"] == kv_dtype
     assert plain.plan.report()["kv_dtype"] == "bfloat16"
     assert scaled.facts.state_bytes == plain.facts.state_bytes
+    gathered = 2 * plain.geometry.attention.kv_heads * width * scaled.layout.max_context
+    assert scaled.layout.workspace_bytes == plain.layout.workspace_bytes + 5 * gathered, "rounded and FP32 copies"
 
 
 def test_fp8_and_int8_are_two_formats() -> None:
