@@ -97,6 +97,9 @@ class ResourceManager:
         good until anything changes.
         """
         quote = source.quote
+        if source.entry is not None:
+            yield from self._quote_left_behind(ask, source)
+            return
         if quote.checkpoint is None or not source.takes_record or quote.hand_over is not HandOver.FORK:
             return
         others = waiting.list_revocable(self._keeping.book.waiters, ask.ticket, right)
@@ -382,6 +385,25 @@ class ResourceManager:
             assert taken is not None, "D10: the same point, verified a moment ago"
             cost_s = self._costs.restore_s(taken.copied_bytes, ask.limit - frontier)
             yield Source(taken, owner, cost_s, takes_record=True, carried=carried, is_named=is_named, revokes=revoked)
+
+    def _quote_left_behind(self, ask: SourceAsk, source: Source) -> Iterator[Source]:
+        """An old endpoint that its record has left and nobody else waits for can move all the same; a branch (G8)."""
+        point, book = source.quote.checkpoint, self._keeping.book
+        assert point is not None and source.entry is not None
+        holders = frozenset(book.waiters.list_holders(point)) - {ask.ticket}
+        if holders or book.owners_of(point) != (source.entry,) or not source.entry.is_superseded:
+            return
+        frontier = source.quote.frontier
+        moved = self._program.quote_source(
+            ask.prompt,
+            point,
+            takes_over=True,
+            first_unit_tokens=ask.first_unit_end(frontier) - frontier,
+            gives_up_point=True,
+            may_end=frozenset((point,)),
+        )
+        if moved is not None and moved.hand_over is HandOver.MOVE:
+            yield Source(moved, None, self._costs.restore_s(moved.copied_bytes, ask.limit - frontier))
 
     def _has_spare_slot(self) -> bool:
         """A free slot, or one that nothing is lost with."""

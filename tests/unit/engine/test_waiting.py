@@ -13,7 +13,7 @@ from ninfer.base.pools import Pool
 from ninfer.engine.admission import Admission
 from ninfer.engine.failure import Endings
 from ninfer.engine.pause import pause
-from ninfer.engine.request import Phase, Request
+from ninfer.engine.request import Interrupt, Phase, Request
 from ninfer.ports.native import HandOver
 from ninfer.ports.output import Finished, FinishReason, RestorePath
 from ninfer.resource.admission import Budget, Claim, Right
@@ -285,6 +285,33 @@ def test_a_move_of_what_another_one_keeps_is_for_the_older_and_revokes_with_the_
     while busy.end is None:
         engine.turn()
     finish(engine, busy, older, younger)
+
+
+def test_an_old_endpoint_that_only_its_waiter_wants_still_moves() -> None:
+    """[G8]: its record was taken over by somebody who then left; where a slot for a Fork is missing it moves."""
+    engine = SimEngine(lanes=1, slots=6, chunk=64)
+    chat = send(engine, filler(300, 1), recovery=0)
+    engine.run()
+    history = chat.prompt + chat.expected(4)
+    first = send(engine, history + filler(200, 3), recovery=0)
+    second = send(engine, history + filler(20, 4))
+    engine.turn(2)
+    point = kept_by(engine, second)
+    assert point is not None
+    engine.land()
+    engine.core._cycle.interrupt(ticket_of(first), Interrupt.CANCEL)
+    admission, request = Admission(engine.state, Endings(engine.state)), request_of(engine, second)
+    ask = admission._make_ask(request)
+    source = engine.resources.list_sources(ask)[0]
+    assert source.entry is not None, "its record has moved on"
+    assert (source.quote.checkpoint, source.quote.hand_over) == (point, HandOver.FORK)
+    (move,) = engine.resources.list_frugal(ask, source, Right.ENTRY)
+    assert (move.quote.hand_over, move.quote.need.state) == (HandOver.MOVE, 0)
+    assert admission._bind(request, move) is None
+    assert point not in engine.program.list_points()
+    engine.state.audit()
+    finish(engine, second)
+    assert second.start.cached_tokens == 303
 
 
 def test_a_source_that_needs_more_than_there_is_is_not_waited_for() -> None:
