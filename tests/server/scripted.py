@@ -141,6 +141,7 @@ class Submitted:
     stop_token_ids: tuple[int, ...]
     script: Script
     publication: Publication
+    thinking_budget: int | None = None
     cancelled: threading.Event = field(default_factory=threading.Event)
     ended: threading.Event = field(default_factory=threading.Event)
     reason: FinishReason | None = None
@@ -200,6 +201,7 @@ class ScriptedEngine:
         stop_token_ids: Sequence[int] = (),
         logprobs: int | None = None,
         ignore_eos: bool = False,
+        thinking_budget: int | None = None,
         sink: OutputSink,
     ) -> Submitted:
         if self.crash is not None:
@@ -211,6 +213,7 @@ class ScriptedEngine:
         publication = Publication(sink, SystemClock(), len(plan.tokens))
         floor, ends = min_tokens, tuple(stop_token_ids)
         request = Submitted(plan, params, max_tokens, tuple(stop), logprobs, floor, ends, script, publication)
+        request.thinking_budget = thinking_budget
         self.requests.append(request)
         self._waiting.put(request)
         return request

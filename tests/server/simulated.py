@@ -87,6 +87,7 @@ class SimulatedEngine:
         stop_token_ids: Sequence[int] = (),
         logprobs: int | None = None,
         ignore_eos: bool = False,
+        thinking_budget: int | None = None,
         sink: OutputSink,
     ) -> RequestHandle:
         self.requests.append(Submitted(plan, params, max_tokens, tuple(stop), logprobs))
@@ -99,6 +100,7 @@ class SimulatedEngine:
             stop_token_ids=stop_token_ids,
             logprobs=logprobs,
             ignore_eos=ignore_eos,
+            thinking_budget=thinking_budget,
             sink=sink,
         )
 

@@ -38,6 +38,8 @@ CHAT_ERRORS: dict[str, tuple[dict[str, Any], str, str]] = {
     "stop_token_ids a number": ({"stop_token_ids": 5}, "stop_token_ids", TYPE),
     "min_tokens negative": ({"min_tokens": -1}, "min_tokens", VALUE),
     "min_tokens above the budget": ({"min_tokens": 9, "max_completion_tokens": 8}, "min_tokens", VALUE),
+    "thinking_budget negative": ({"thinking_budget": -1}, "thinking_budget", VALUE),
+    "thinking_token_budget a string": ({"thinking_token_budget": "5"}, "thinking_token_budget", TYPE),
     "min_tokens a string": ({"min_tokens": "5"}, "min_tokens", TYPE),
     "obfuscation": (
         {"stream_options": {"include_obfuscation": True}},
@@ -70,6 +72,7 @@ TEXT_ERRORS: dict[str, tuple[dict[str, Any], str, str]] = {
     "min_tokens above the default budget": ({"min_tokens": 17}, "min_tokens", VALUE),
     "a chat's budget": ({"max_completion_tokens": 5}, "max_completion_tokens", NOT_BUILT),
     "a chat's messages": ({"messages": [{}]}, "messages", NOT_BUILT),
+    "a thought's budget": ({"thinking_budget": 5}, "thinking_budget", NOT_BUILT),
     "thinking": ({"enable_thinking": True}, "enable_thinking", NOT_BUILT),
 }
 
@@ -97,6 +100,17 @@ def test_floor_and_stop_tokens_reach_the_engine(api: Api, engine: ScriptedEngine
     api.post(path, {**prompt, "max_tokens": 9, "min_tokens": 4, "stop_token_ids": [7, 8]})
     asked = engine.requests[-1]
     assert (asked.min_tokens, asked.stop_token_ids) == (4, (7, 8))
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [({}, None), ({"thinking_budget": 7}, 7), ({"thinking_budget": 7, "thinking_token_budget": 0}, 0)],
+)
+def test_the_budget_of_a_thought_reaches_the_engine(
+    api: Api, engine: ScriptedEngine, given: dict[str, Any], wanted: int | None
+) -> None:
+    api.ask(**given)
+    assert engine.requests[-1].thinking_budget == wanted
 
 
 def test_a_floor_beyond_the_context_is_cut_with_the_budget(api: Api, engine: ScriptedEngine) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from ninfer.frontend.plan import ThoughtEnd
 from ninfer.ports.device import RunResult
 from ninfer.ports.sampling import TokenLogprobs
 
@@ -17,10 +18,10 @@ _CERTAIN = TokenLogprobs(chosen=0.0)
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """When `after_tokens` tokens of output hold no `token_ids[0]`, all of `token_ids` are said next."""
+    """When the first `after_tokens` tokens of output do not hold the mark of the end, the whole end is said next."""
 
     after_tokens: int
-    token_ids: tuple[int, ...]
+    end: ThoughtEnd
 
 
 class ControlWatch:
@@ -29,7 +30,7 @@ class ControlWatch:
     __slots__ = ("_closing", "_drawn", "_is_over", "_said")
 
     def __init__(self, closing: Closing) -> None:
-        assert closing.token_ids and closing.after_tokens >= 0
+        assert closing.after_tokens >= 0
         self._closing = closing
         self._drawn = 0
         self._said = 0
@@ -39,7 +40,7 @@ class ControlWatch:
         """The token that must be said next; None: draw it."""
         if self._is_over or self._drawn < self._closing.after_tokens:
             return None
-        return self._closing.token_ids[self._said]
+        return self._closing.end.token_ids[self._said]
 
     def read(self, run: RunResult, logprobs: int | None) -> RunResult:
         """What counts of a run: nothing that was drawn past the moment when the closing is due.
@@ -51,7 +52,7 @@ class ControlWatch:
         if self.find_next() is not None:
             return run if logprobs is None else replace(run, logprobs=(_CERTAIN,))
         left = self._closing.after_tokens - self._drawn
-        if self._closing.token_ids[0] in run.token_ids[:left]:
+        if self._closing.end.mark in run.token_ids[:left]:
             return run
         return replace(run, token_ids=run.token_ids[:left], logprobs=run.logprobs and run.logprobs[:left])
 
@@ -61,7 +62,7 @@ class ControlWatch:
             if self.find_next() is not None:
                 assert token_id == self.find_next(), "C6: control said another token than it had to"
                 self._said += 1
-                self._is_over = self._said == len(self._closing.token_ids)
+                self._is_over = self._said == len(self._closing.end.token_ids)
             else:
                 self._drawn += 1
-                self._is_over |= token_id == self._closing.token_ids[0]
+                self._is_over |= token_id == self._closing.end.mark

@@ -136,14 +136,14 @@ class EngineCore:
         stop_token_ids: Sequence[int] = (),
         logprobs: int | None = None,
         ignore_eos: bool = False,
-        closing: Closing | None = None,
+        thinking_budget: int | None = None,
         sink: OutputSink,
     ) -> RequestHandle:
         """Queue a request. The plan's buffers belong to the engine from here on.
 
         `max_tokens` is cut to what the context leaves; within the first `min_tokens` nothing stops. `stop_token_ids`
-        stop beside the model's own, which alone `ignore_eos` switches off. `closing`: tokens that are said, not drawn,
-        where the output has not said them in time. Raises BadInput, Overloaded, or
+        stop beside the model's own, which alone `ignore_eos` switches off. `thinking_budget`: after so many tokens the
+        thought that the prompt opens is ended, if the model has not ended it. Raises BadInput, Overloaded, or
         DeviceFailure when the engine has failed. `sink` is called on the control thread, must return at once and must
         not raise.
         """
@@ -153,6 +153,7 @@ class EngineCore:
         _check_floor(min_tokens, max_tokens)
         _check_stop(stop, stop_token_ids, self._vocab_tokens)
         _check_whole("logprobs", logprobs, 0)
+        _check_whole("thinking_budget", thinking_budget, 0)
         stops = frozenset(stop_token_ids).union(() if ignore_eos else plan.stop_token_ids)
         watch = StopWatch(
             self._decoder(),
@@ -168,7 +169,7 @@ class EngineCore:
             self._check_open()
             ticket = Ticket(self._next_ticket)
             self._next_ticket += 1
-            control = None if closing is None else ControlWatch(closing)
+            control = _watch_thought(plan, thinking_budget)
             request = Request(ticket, plan, params, logprobs, watch, publication, history, control)
             self._mailbox.append(request)
             if not self._arriving:
@@ -363,3 +364,9 @@ def _check_stop(stop: Sequence[object], token_ids: Sequence[object], vocab_token
         if isinstance(token_id, bool) or not isinstance(token_id, int) or not 0 <= token_id < vocab_tokens:
             message = f"stop_token_ids: {token_id!r} is not a token id in [0, {vocab_tokens})"
             raise BadInput(message, param="stop_token_ids")
+
+
+def _watch_thought(plan: InputPlan, thinking_budget: int | None) -> ControlWatch | None:
+    if thinking_budget is None or plan.thought_end is None:
+        return None
+    return ControlWatch(Closing(thinking_budget, plan.thought_end))

@@ -152,14 +152,15 @@ class Engine:
         stop_token_ids: Sequence[int] = (),
         logprobs: int | None = None,
         ignore_eos: bool = False,
+        thinking_budget: int | None = None,
         seed: int | None = None,
         **sampling: object,
     ) -> RequestStream:
         """Queue a chat (`messages`), raw text (`prompt`) or raw tokens (`token_ids`); exactly one of them.
 
         `sampling`: fields of SamplingParams by name (`temperature`, `top_p`, `repetition_penalty`, ...); what is not
-        given is the model's own default. Without `seed` each request draws its own. Raises BadInput, naming the
-        field, and Overloaded.
+        given is the model's own default. Without `seed` each request draws its own. `thinking_budget`: tokens after
+        which an open thought is ended. Raises BadInput, naming the field, and Overloaded.
         """
         seed = fresh_seed() if seed is None else seed
         params = make_sampling(self.default_sampling, sampling, seed, self.frontend.vocab_size)
@@ -174,6 +175,7 @@ class Engine:
             stop_token_ids=stop_token_ids,
             logprobs=logprobs,
             ignore_eos=ignore_eos,
+            thinking_budget=thinking_budget,
             sink=stream.sink,
         )
         stream.attach(handle)
@@ -190,6 +192,7 @@ class Engine:
         stop_token_ids: Sequence[int] = (),
         logprobs: int | None = None,
         ignore_eos: bool = False,
+        thinking_budget: int | None = None,
         sink: OutputSink,
     ) -> RequestHandle:
         """Queue exact input; `sink` gets the events on the control thread. See `EngineCore.submit`."""
@@ -202,6 +205,7 @@ class Engine:
             stop_token_ids=stop_token_ids,
             logprobs=logprobs,
             ignore_eos=ignore_eos,
+            thinking_budget=thinking_budget,
             sink=sink,
         )
 

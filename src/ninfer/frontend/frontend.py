@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ninfer.base.buffers import IntBuffer
 from ninfer.base.errors import BadInput
-from ninfer.frontend.channels import ChannelParser
+from ninfer.frontend.channels import THINK_CLOSE, THINK_OPEN, ChannelParser
 from ninfer.frontend.conversation import (
     list_template_messages,
     list_template_tools,
@@ -25,7 +25,7 @@ from ninfer.frontend.escape import replace_surrogates, unescape
 from ninfer.frontend.files import TextFiles, read_text_files
 from ninfer.frontend.markers import Rendered, choose_frontiers, find_marks, find_moving
 from ninfer.frontend.messages import ChatInput, MarkerUse
-from ninfer.frontend.plan import InputPlan
+from ninfer.frontend.plan import InputPlan, ThoughtEnd
 from ninfer.frontend.rewrite import Rewrite, find_rewrite
 from ninfer.frontend.template import ChatTemplate
 from ninfer.frontend.tokens import EncodedText, SegmentTokenizer
@@ -53,6 +53,7 @@ class Frontend:
         self._token_bytes = TokenBytes(files.plain, files.added)
         self._digests = RecentDigests(execution_identity, _REMEMBERED_PROMPTS)
         self._template = None if files.template is None else ChatTemplate(files.template, files.special_tokens)
+        self._thought_end = _find_thought_end(self._tokens)
         self._late_system = self._template is not None and _takes_late_system(self._template)
 
     @classmethod
@@ -80,6 +81,7 @@ class Frontend:
         placed = [(mark, self._tokens.deepest_frontier(encoded, mark.position)) for mark in find_marks(rendered)]
         shared = choose_frontiers(placed, MarkerUse.SHARED, prompt)
         anchors = choose_frontiers(placed, MarkerUse.ANCHOR, prompt)
+        opens_thinking = rendered.text.rfind(THINK_OPEN) > rendered.text.rfind(THINK_CLOSE)
         return InputPlan(
             tokens=encoded.tokens,
             digests=self._digests.chain_of(encoded.tokens),
@@ -93,7 +95,8 @@ class Frontend:
             anchors=anchors,
             execution_frontiers=_inside(prompt, recovery, *frontiers, *shared, *anchors),
             session=chat.session,
-            opens_thinking=rendered.text.rfind("<think>") > rendered.text.rfind("</think>"),
+            opens_thinking=opens_thinking,
+            thought_end=self._thought_end if opens_thinking else None,
         )
 
     def plan_text(self, text: str) -> InputPlan:
@@ -166,3 +169,9 @@ def _takes_late_system(template: ChatTemplate) -> bool:
         return "system text" in template.render(messages, (), {}, generation_prompt=True)
     except BadInput:
         return False
+
+
+def _find_thought_end(tokens: SegmentTokenizer) -> ThoughtEnd | None:
+    """What the family's templates write after a thought; None: the model has no token of its own for its end."""
+    mark = tuple(tokens.encode_raw(THINK_CLOSE))
+    return ThoughtEnd(tuple(tokens.encode_raw(f"\n{THINK_CLOSE}\n\n")), mark[0]) if len(mark) == 1 else None

@@ -22,6 +22,17 @@ class RewriteKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class ThoughtEnd:
+    """How an open thought ends: `mark` is the one token that tells the end, `token_ids` all that is said with it."""
+
+    token_ids: tuple[int, ...]
+    mark: int
+
+    def __post_init__(self) -> None:
+        assert self.mark in self.token_ids
+
+
+@dataclass(frozen=True, slots=True)
 class InputPlan:
     """Exact input of one request. The buffers belong to the receiver and may grow behind the prompt.
 
@@ -31,7 +42,7 @@ class InputPlan:
     `anchors`: ascending positions in (0, prompt], at most four each, offered for saving in order (D1, D11).
     `moving_marker`: the one of these at the end of the input, kept unasked; the next turn's replaces it.
     `positions`: int32 [3 * tokens], axis-major, or None when all three axes equal the index. `opens_thinking`: the
-    prompt ends inside an open think block.
+    prompt ends inside an open think block; `thought_end`: how that is closed, where the model has a token for it.
     """
 
     tokens: IntBuffer
@@ -50,6 +61,7 @@ class InputPlan:
     positions: IntBuffer | None = None
     rope_delta: int = 0
     opens_thinking: bool = False
+    thought_end: ThoughtEnd | None = None
 
     def __post_init__(self) -> None:
         prompt = len(self.tokens)

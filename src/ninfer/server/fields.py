@@ -75,8 +75,6 @@ _REFUSED_EVERYWHERE: Mapping[str, _Asks] = {
     "max_new_tokens": _anything,
     "min_new_tokens": _not_zero,
     "n_predict": _anything,
-    "thinking_budget": _anything,
-    "thinking_token_budget": _anything,
     "include_stop_str_in_output": _anything,
     "no_stop_trim": _anything,
     "skip_special_tokens": _not_true,
@@ -124,6 +122,8 @@ _REFUSED_IN_COMPLETIONS: Mapping[str, _Asks] = {
     "chat_template_kwargs": _anything,
     "enable_thinking": _anything,
     "reasoning_effort": lambda value: value != "none",
+    "thinking_budget": _anything,
+    "thinking_token_budget": _anything,
 }
 
 WITHOUT_EFFECT = frozenset(

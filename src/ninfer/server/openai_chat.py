@@ -20,6 +20,7 @@ from ninfer.server.sampling import (
     read_logprobs,
     read_sampling,
     read_stops,
+    read_thinking_budget,
     wants_usage,
 )
 from ninfer.server.schema import ChatFields
@@ -42,6 +43,7 @@ def prepare_chat(body: bytes, context: Context) -> Job:
     check_budget(budget, budget_name)
     check_floor(fields.min_tokens, budget)
     check_stop_tokens(fields.stop_token_ids, frontend.vocab_size)
+    thought = read_thinking_budget(fields.thinking_token_budget, fields.thinking_budget)
     chat = read_chat(fields, read_session(context.session, fields.prompt_cache_key))
     plan = frontend.plan_chat(chat)
     max_context = context.engine.max_context
@@ -63,6 +65,7 @@ def prepare_chat(body: bytes, context: Context) -> Job:
         stop_token_ids=tuple(fields.stop_token_ids),
         logprobs=logprobs,
         ignore_eos=fields.ignore_eos,
+        thinking_budget=thought,
         parser=frontend.channel_parser(plan, chat),
         single_call=not fields.parallel_tool_calls,
     )

@@ -116,6 +116,14 @@ def check_stop_tokens(token_ids: Sequence[int], vocab_tokens: int) -> None:
             raise invalid(f"{name}: token ids are 0 to {vocab_tokens - 1}.", param=name)
 
 
+def read_thinking_budget(token_budget: int | None, budget: int | None) -> int | None:
+    """Tokens that a thought may take, the first spelling before the second; None: as many as it likes."""
+    for name, value in (("thinking_token_budget", token_budget), ("thinking_budget", budget)):
+        if value is not None and value < 0:
+            raise invalid(f"{name} must be at least 0.", param=name)
+    return budget if token_budget is None else token_budget
+
+
 def check_floor(min_tokens: int, budget: int | None) -> None:
     """Nothing stops before `min_tokens`, so a budget below it contradicts it; the context's own limit does not."""
     if min_tokens < 0:

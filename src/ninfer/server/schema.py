@@ -117,6 +117,8 @@ class ChatFields(SamplingFields):
     chat_template_kwargs: TemplateOptions | None = None
     enable_thinking: bool | None = None
     reasoning_effort: str | None = None
+    thinking_token_budget: int | None = None
+    thinking_budget: int | None = None
 
 
 class CompletionFields(SamplingFields):

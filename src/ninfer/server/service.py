@@ -50,6 +50,7 @@ class EngineCore(Protocol):
         stop_token_ids: Sequence[int],
         logprobs: int | None,
         ignore_eos: bool,
+        thinking_budget: int | None,
         sink: OutputSink,
     ) -> Submission:
         """Queue a request. Raises Overloaded."""
@@ -106,6 +107,7 @@ class Ask:
     logprobs: int | None
     ignore_eos: bool
     parser: TextParser
+    thinking_budget: int | None = None
     single_call: bool = False
     """Deliver the first tool call only."""
 
@@ -227,6 +229,7 @@ class Service:
                 stop_token_ids=ask.stop_token_ids,
                 logprobs=ask.logprobs,
                 ignore_eos=ask.ignore_eos,
+                thinking_budget=ask.thinking_budget,
                 sink=self._bridge.make_sink(inbox),
             )
         except QueueFull as error:

@@ -97,13 +97,14 @@ def expected_tokens(
     floor_tokens: int = 0,
     forbidden: Collection[int] = (),
     closing: Sequence[int] = (),
+    closing_mark: int = -1,
     closing_after: int = 0,
 ) -> list[int]:
     """The `count` tokens that a request must give, in closed form: no batching, caching or chunks enter (V-15).
 
     `positions`: triples of the prompt, default (i, i, i). `uniforms`: None for greedy. `forbidden`:
     what is never drawn as one of the first `floor_tokens`; the next id that may be is drawn instead. `closing`: said
-    after the first `closing_after` tokens, unless its first token was drawn among them.
+    after the first `closing_after` tokens, unless `closing_mark` was drawn among them.
     """
     triples = [(index, index, index) for index in range(len(prompt))] if positions is None else list(positions)
     digest = _ROOT_DIGEST
@@ -114,7 +115,7 @@ def expected_tokens(
         token = draw_token(digest, vocab_tokens, 0.0 if uniforms is None else uniforms(index))
         while len(drawn) < floor_tokens and token in forbidden:
             token = (token + 1) % vocab_tokens
-        if closing and 0 <= len(drawn) - closing_after < len(closing) and closing[0] not in drawn[:closing_after]:
+        if closing and 0 <= len(drawn) - closing_after < len(closing) and closing_mark not in drawn[:closing_after]:
             token = closing[len(drawn) - closing_after]
         drawn.append(token)
         axis = index + rope_delta

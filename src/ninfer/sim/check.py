@@ -51,7 +51,8 @@ def expected_speech(ask: Ask, most_tokens: int) -> Speech:
         uniforms=draw,
         floor_tokens=ask.min_tokens,
         forbidden=ask.stop_ids,
-        closing=() if ask.closing is None else ask.closing.token_ids,
+        closing=() if ask.closing is None else ask.closing.end.token_ids,
+        closing_mark=-1 if ask.closing is None else ask.closing.end.mark,
         closing_after=0 if ask.closing is None else ask.closing.after_tokens,
     )
     endings: dict[str, list[str]] = {}

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from ninfer.engine.control import Closing
 from ninfer.engine.draws import uniform
-from ninfer.frontend.plan import MOST_MARKERS
+from ninfer.frontend.plan import MOST_MARKERS, ThoughtEnd
 from ninfer.ports.sampling import SamplingParams
 
 from .chain import expected_tokens
@@ -303,7 +303,7 @@ class Workload:
         )
 
     def _draw_closing(self, prompt: list[int], budget_tokens: int, params: SamplingParams) -> Closing | None:
-        """One to four tokens; often the model says the first of them by itself, in time or later."""
+        """One to four tokens; often the model says the one that counts by itself, in time or later."""
         chance = self._closings
         if not self._closes or chance.random() < 0.4:
             return None
@@ -311,8 +311,8 @@ class Workload:
         if chance.random() < 0.4:
             draws = None if params.is_greedy else lambda position: uniform(params.seed, position)
             drawn = chance.randint(1, min(budget_tokens, 20))
-            said[0] = expected_tokens(prompt, drawn, vocab_tokens=VOCAB_TOKENS, uniforms=draws)[-1]
-        return Closing(chance.randrange(budget_tokens), tuple(said))
+            said[-1] = expected_tokens(prompt, drawn, vocab_tokens=VOCAB_TOKENS, uniforms=draws)[-1]
+        return Closing(chance.randrange(budget_tokens), ThoughtEnd(tuple(said), said[-1]))
 
     def _draw_markers(self, prompt: list[int]) -> tuple[int, ...]:
         """The end of the common prefix, as callers would mark it, and sometimes other places."""

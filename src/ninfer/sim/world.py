@@ -216,7 +216,7 @@ class World:
                 min_tokens=ask.min_tokens,
                 stop=ask.stop_strings,
                 logprobs=ask.logprobs,
-                closing=ask.closing,
+                thinking_budget=None if ask.closing is None else ask.closing.after_tokens,
                 sink=caller.hear,
             )
         except Overloaded as error:
@@ -415,6 +415,7 @@ def _plan(caller: Caller) -> InputPlan:
         anchors=ask.anchors,
         execution_frontiers=ask.cuts,
         session=ask.session,
+        thought_end=None if ask.closing is None else ask.closing.end,
     )
 
 

@@ -15,7 +15,7 @@ from ninfer.engine.draws import uniform
 from ninfer.engine.failure import Endings
 from ninfer.engine.settle import Settlement
 from ninfer.engine.state import CycleSettings, EngineState
-from ninfer.frontend.plan import InputPlan
+from ninfer.frontend.plan import InputPlan, ThoughtEnd
 from ninfer.ports.output import Event, Failed, Finished, GenerationStart, OutputDelta, OutputSink
 from ninfer.ports.sampling import SamplingParams
 from ninfer.program.program import Program
@@ -46,6 +46,7 @@ def make_plan(
     *,
     stops: frozenset[int] = frozenset(),
     session: str | None = None,
+    thought_end: ThoughtEnd | None = None,
 ) -> InputPlan:
     """A plan whose recovery frontier is `recovery`, or the prompt's end."""
     buffer = IntBuffer(tokens)
@@ -53,7 +54,7 @@ def make_plan(
     digests.extend_to(buffer, len(tokens))
     at = len(tokens) if recovery is None else recovery
     cuts = (at,) if 0 < at < len(tokens) else ()
-    return InputPlan(buffer, digests, at, stops, execution_frontiers=cuts, session=session)
+    return InputPlan(buffer, digests, at, stops, execution_frontiers=cuts, session=session, thought_end=thought_end)
 
 
 @dataclass
@@ -126,6 +127,7 @@ class SimEngine:
         max_gap_s: float | None = None,
         host: int = 0,
         pools: Sequence[Pool] = (Pool.MAIN_KV,),
+        longest_run: int = 1,
     ) -> None:
         self.device = SimDevice(
             slots=2 * lanes if slots is None else slots,
@@ -134,6 +136,8 @@ class SimEngine:
             script=script,
             faults=faults or SimFaults(seed=seed, delay_polls=delay_polls),
             host_bytes=host,
+            longest_run=longest_run,
+            uniforms=uniform,
         )
         self.clock = ManualClock()
         self.program = Program(self.device, self.device)
@@ -160,9 +164,11 @@ class SimEngine:
         logprobs: int | None = None,
         min_tokens: int = 0,
         stop_token_ids: Sequence[int] = (),
+        thought_end: ThoughtEnd | None = None,
+        thinking_budget: int | None = None,
     ) -> Caller:
         caller = Caller(list(prompt), params)
-        plan = make_plan(prompt, recovery, stops=stops)
+        plan = make_plan(prompt, recovery, stops=stops, thought_end=thought_end)
         caller.handle = self.core.submit(
             plan,
             params,
@@ -171,6 +177,7 @@ class SimEngine:
             stop=stop,
             stop_token_ids=stop_token_ids,
             logprobs=logprobs,
+            thinking_budget=thinking_budget,
             sink=caller.events.append,
         )
         return caller
