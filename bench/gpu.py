@@ -123,7 +123,7 @@ class Bench:
         busy = (time.thread_time() - busy) / count
         seconds = statistics.median(later - earlier for earlier, later in pairwise(moments[count // 4 :]))
         floor = step_bytes(self.device.geometry, lanes, context) / self.copy_rate
-        rows = tuple(self.row(lane, array("i", [11]), context) for lane in range(lanes))
+        rows = tuple(self.row(lane, array("i", [11 + 97 * lane]), context) for lane in range(lanes))
         gpu = self.time_on_gpu(lambda: self.device._runner._steps.launch(rows))
         head = self.time_on_gpu(lambda: self.device._runner._heads.launch([lane + 1 for lane in range(lanes)]))
         return {

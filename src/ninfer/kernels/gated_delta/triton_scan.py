@@ -1,9 +1,10 @@
-"""Triton route of the scan: chunks of 64 tokens, prepared all at once, then a short chain over chunks.
+"""Triton route of the scan: chunks of 64 tokens, prepared all at once by two kernels, then a short chain over chunks.
 
 With G the running sum of log_decay inside a chunk, the errors u solve (I + A) u = beta v - beta exp(G) k S0,
 A[i, j] = beta_i (k_i . k_j) exp(G_i - G_j) for j < i. The first kernel inverts I + A (not by powers of A, which may be
-huge where its inverse is not) and leaves U = (I + A)^-1 beta v, W = (I + A)^-1 beta exp(G) k and the
-masked products of queries and keys. The second carries S [Dk, part of Dv] in FP32 registers from chunk to chunk:
+huge where its inverse is not) and leaves the masked products of queries and keys as well. The second, which must not see
+how the inverse came about (docs/log.md), leaves U = (I + A)^-1 beta v and W = (I + A)^-1 beta exp(G) k. The third
+carries S [Dk, part of Dv] in FP32 registers from chunk to chunk:
 u = U - W S; o = exp(G) q S + inner u; S = exp(G_end) S + (exp(G_end - G) k)^T u.
 Matrix products take operands in the format of q, k, v and add in FP32. A cut ends a chunk; where it has a slot, the
 state leaves the registers on its way.
@@ -58,10 +59,14 @@ def scan_chunks(
         "CHUNK": CHUNK_TOKENS,
         "PRECISION": "ieee" if v.dtype == torch.float32 else "tf32",
     }
-    _solve_chunk[(chunks, value_heads)](
-        q, k, v, inputs.log_decay, inputs.beta, solved, carried, inner, total, span.chunks,
+    inverses = torch.empty(chunks, value_heads, CHUNK_TOKENS, CHUNK_TOKENS, dtype=v.dtype, device=v.device)
+    _invert_chunk[(chunks, value_heads)](
+        q, k, inputs.log_decay, inputs.beta, inverses, inner, total, span.chunks,
         WAY=choose_inversion(k.dtype), **shape, num_warps=4,
     )  # fmt: skip
+    _solve_chunk[(chunks, value_heads)](
+        k, v, inputs.beta, inverses, total, solved, carried, span.chunks, **shape, num_warps=4
+    )
     part = min(chosen.part, width)
     _chain_chunks[(value_heads, width // part)](
         q, k, solved, carried, inner, total, out, states, states.stride(0), span.head, span.chunks,
@@ -71,14 +76,12 @@ def scan_chunks(
 
 
 @triton.jit
-def _solve_chunk(
+def _invert_chunk(
     q,
     k,
-    v,
     log_decay,
     beta,
-    solved,
-    carried,
+    inverses,
     inner,
     total,
     chunks,
@@ -98,7 +101,6 @@ def _solve_chunk(
     token = chunk * CHUNK + inside
     live = inside < count
     key_place = (token[:, None] * KEY_HEADS + key_head) * WIDTH + at[None, :]
-    place = (token[:, None] * VALUE_HEADS + head) * WIDTH + at[None, :]
     keys = tl.load(k + key_place, mask=live[:, None], other=0.0)
     strength = tl.load(beta + token * VALUE_HEADS + head, mask=live, other=0.0)
     decay = tl.cumsum(tl.load(log_decay + token * VALUE_HEADS + head, mask=live, other=0.0), 0)
@@ -110,13 +112,46 @@ def _solve_chunk(
     system = tl.dot(keys, tl.trans(keys), input_precision=PRECISION) * ratio * strength[:, None]
     queries = tl.load(q + key_place, mask=live[:, None], other=0.0)
     seen = tl.where(below | same, tl.dot(queries, tl.trans(keys), input_precision=PRECISION) * ratio, 0.0)
-    block = inner + (chunk * VALUE_HEADS + head) * CHUNK * CHUNK
-    tl.store(block + inside[:, None] * CHUNK + inside[None, :], seen.to(inner.dtype.element_ty))
-    inverse = invert_unit_lower(tl.where(below, system, 0.0), CHUNK, WAY).to(keys.dtype)
+    block = (chunk * VALUE_HEADS + head) * CHUNK * CHUNK + inside[:, None] * CHUNK + inside[None, :]
+    tl.store(inner + block, seen.to(inner.dtype.element_ty))
+    inverse = invert_unit_lower(tl.where(below, system, 0.0), CHUNK, WAY)
+    tl.store(inverses + block, inverse.to(inverses.dtype.element_ty))
+
+
+@triton.jit
+def _solve_chunk(
+    k,
+    v,
+    beta,
+    inverses,
+    total,
+    solved,
+    carried,
+    chunks,
+    KEY_HEADS: tl.constexpr,
+    VALUE_HEADS: tl.constexpr,
+    WIDTH: tl.constexpr,
+    CHUNK: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    chunk, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    key_head = head // (VALUE_HEADS // KEY_HEADS)
+    inside, at = tl.arange(0, CHUNK), tl.arange(0, WIDTH)
+    count = tl.load(chunks + 4 * chunk + 1)
+    if count == 0:
+        return
+    token = chunk * CHUNK + inside
+    live = inside < count
+    place = (token[:, None] * VALUE_HEADS + head) * WIDTH + at[None, :]
+    strength = tl.load(beta + token * VALUE_HEADS + head, mask=live, other=0.0)
+    decay = tl.load(total + (chunk * VALUE_HEADS + head) * CHUNK + inside)
+    block = (chunk * VALUE_HEADS + head) * CHUNK * CHUNK + inside[:, None] * CHUNK + inside[None, :]
+    inverse = tl.load(inverses + block)
     values = tl.load(v + place, mask=live[:, None], other=0.0).to(tl.float32) * strength[:, None]
-    u = tl.dot(inverse, values.to(keys.dtype), input_precision=PRECISION)
+    u = tl.dot(inverse, values.to(inverse.dtype), input_precision=PRECISION)
     tl.store(solved + place, u.to(solved.dtype.element_ty))
-    keys = tl.load(k + key_place, mask=live[:, None], other=0.0)  # again: not kept while the system is inverted
+    key_place = (token[:, None] * KEY_HEADS + key_head) * WIDTH + at[None, :]
+    keys = tl.load(k + key_place, mask=live[:, None], other=0.0)
     grown = keys.to(tl.float32) * (strength * tl.exp(decay))[:, None]
     w = tl.dot(inverse, grown.to(keys.dtype), input_precision=PRECISION)
     tl.store(carried + place, w.to(carried.dtype.element_ty))
