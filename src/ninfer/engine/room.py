@@ -118,7 +118,7 @@ def _reclaim(state: EngineState, shortfall: Shortfall, claim: Claim) -> Room:
     """Carry out the first action, ask for the gap again, until it is closed or the right is used up (I6)."""
     program, resources, pool, gap = state.program, state.resources, shortfall.pool, shortfall.gap
     while gap > 0:
-        copies = not state.skips_demotion
+        copies = not state.skips_demotion and claim.right is not Right.SPARE  # what may go needs no copy
         plan = resources.plan_room(replace(shortfall, need=shortfall.free + gap), claim, may_copy=copies)
         if plan is None:
             return Room.NONE

@@ -15,6 +15,7 @@ from .continuation import MOST_ANCHORS, Continuation, History, Use
 from .demand import Demand, DemandSummary
 from .shared import SharedEntry
 from .sources import Source, Wishes
+from .uses import Uses
 from .worth import Starts
 
 
@@ -30,8 +31,12 @@ class Keeping:
         self.entries: dict[int, SharedEntry] = {}
         self.named: dict[str, tuple[Ticket, Continuation]] = {}
         self._serials = 0
-        self.order = 0
+        self.uses = Uses()
+
+    @property
+    def order(self) -> int:
         """The order of the last use or publication."""
+        return self.uses.order
 
     @property
     def _program(self) -> NativeProgram:
@@ -167,8 +172,7 @@ class Keeping:
 
     def next_order(self) -> int:
         """The order of a use or publication that happens now."""
-        self.order += 1
-        return self.order
+        return self.uses.count()
 
     def next_serial(self) -> int:
         """A serial that no record and no entry had."""

@@ -24,7 +24,7 @@ from .demand import Demand, DemandSummary, position_at
 from .explain import LossMemory
 from .keeping import Keeping
 from .plans import Plan
-from .ranking import KeyOf, order_of_source
+from .ranking import KeyOf, order_of_expectation
 from .retention import Retention
 from .room import RoomMaker
 from .shared import SharedEntry
@@ -61,7 +61,7 @@ class ResourceManager:
         *,
         keeps_points: bool = True,
         lane_count: int = 1,
-        key_of: KeyOf = order_of_source,
+        key_of: KeyOf = order_of_expectation,
     ) -> None:
         """`lane_count`: lanes, each with a basic slot that execution needs and standing is not charged against (C2).
 
@@ -140,6 +140,7 @@ class ResourceManager:
         """
         hold = self._keeping.book.waiters.find(ticket)
         if not own_resume:
+            self._keeping.uses.note_asked(len(history.tokens))
             self._keeping.starts.note(source.record, source.entry, source.quote.checkpoint)
         for point in bound.consumed:  # Program has ended them: nothing may be asked about them any more
             self._keeping.forget(point)

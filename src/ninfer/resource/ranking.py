@@ -22,9 +22,13 @@ from ninfer.ports.native import DeleteAction, DemoteAction
 
 from .admission import Limits
 from .retention import Retention
+from .uses import Uses
 
-SOFTENING = 4.0
-"""Uses that pass before age counts: what was used just now is not infinitely worthy."""
+FRESH_USES = 4.0
+"""Uses and publications within which nothing counts as idle: about those of one request."""
+
+USES_A_LENGTH = 12.0
+"""Most uses that may pass for a point while its own length is asked for: small requests age it little."""
 
 Action = DeleteAction | DemoteAction
 Vector = npt.NDArray[np.float64]
@@ -147,13 +151,15 @@ class Columns(NamedTuple):
     last_used: Vector
     demand_at: Vector
     expected_loss: Vector
+    lost_tokens: Vector
+    """Length of the longest point that ends; 0: none does."""
 
 
-KeyOf = Callable[[Columns, int], tuple[Vector, ...]]
+KeyOf = Callable[[Columns, Uses], tuple[Vector, ...]]
 """The place of candidates at a moment of the order of uses: the most important key first, what is lower goes first."""
 
 
-def order_of_source(columns: Columns, _now: int) -> tuple[Vector, ...]:
+def order_of_source(columns: Columns, _now: Uses) -> tuple[Vector, ...]:
     """Ordinary content before reused. Ordinary by least marginal loss for the release that this gap can use, then in
     retention order; reused by last real demand, the oldest first (I4)."""
     is_reused = columns.retention > 0
@@ -161,10 +167,11 @@ def order_of_source(columns: Columns, _now: int) -> tuple[Vector, ...]:
     return columns.retention, first, np.where(is_reused, columns.loss_tokens, columns.last_used)
 
 
-def order_of_expectation(columns: Columns, now: int) -> tuple[Vector, ...]:
+def order_of_expectation(columns: Columns, now: Uses) -> tuple[Vector, ...]:
     """Least expected loss for the release that this gap can use, the longer unused the less (docs/adr/0007). Classes
     enter by the rights of who asks alone."""
-    idle = now - columns.last_used + SOFTENING
+    lengths = now.list_asked_since(columns.last_used) / np.maximum(columns.lost_tokens, 1.0)
+    idle = np.minimum(now.order - columns.last_used, USES_A_LENGTH * lengths) + FRESH_USES
     return columns.expected_loss / (columns.useful * idle**2), columns.last_used
 
 
@@ -180,7 +187,7 @@ class Block:
 
 
 def rank(
-    blocks: Sequence[Block], gap: int, key_of: KeyOf, now: int, limits: Limits, *, may_copy: bool = True
+    blocks: Sequence[Block], gap: int, key_of: KeyOf, now: Uses, limits: Limits, *, may_copy: bool = True
 ) -> Iterator[Ranked]:
     """Candidates within the limits, first to go first; only as far as somebody asks.
 
@@ -211,7 +218,7 @@ def rank(
         start = stop
 
 
-def place(entry: Ranked, key_of: KeyOf, now: int) -> Ranked:
+def place(entry: Ranked, key_of: KeyOf, now: Uses) -> Ranked:
     """One candidate with its place."""
     keys = key_of(Columns(*(np.array([value], np.float64) for value in _row(entry))), now)
     return replace(entry, key=tuple(float(key[0]) for key in keys))
@@ -226,6 +233,7 @@ def _row(entry: Ranked) -> tuple[float, ...]:
         entry.last_used,
         entry.demand_at,
         entry.expected_loss,
+        entry.action.lost_tokens if isinstance(entry.action, DeleteAction) else 0,
     )
 
 

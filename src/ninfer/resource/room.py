@@ -22,7 +22,7 @@ from .continuation import Continuation
 from .explain import LossMemory
 from .keeping import Keeping
 from .plans import Plan, Remembered, plan_device, plan_host
-from .ranking import Block, Facts, KeyOf, Ranked, order_of_expectation, order_of_source, place, rank
+from .ranking import Block, Facts, KeyOf, Ranked, order_of_expectation, place, rank
 from .retention import find_reused
 from .standing import Standing
 from .waiting import revoke_holders
@@ -46,7 +46,7 @@ class RoomMaker:
         keeping: Keeping,
         losses: LossMemory,
         lanes: int,
-        key_of: KeyOf = order_of_source,
+        key_of: KeyOf,
     ) -> None:
         """`lanes`: lanes, each with a basic slot that execution needs and standing is not charged against (C2).
 
@@ -59,7 +59,7 @@ class RoomMaker:
         self._key_of = key_of
         self._standing = Standing(lambda serial: serial in keeping.records or serial in keeping.entries)
         self._footprint: tuple[NativeProgram, Footprint] | None = None
-        self._candidates = Candidates(keeping, self.facts_type)
+        self._candidates = Candidates(keeping, self.facts_type, weighs_starts=key_of is order_of_expectation)
         self._taken_order = -1
 
     @property
@@ -90,7 +90,7 @@ class RoomMaker:
 
     def _rank(self, blocks: Sequence[Block], gap: int, claim: Claim, *, may_copy: bool = True) -> Iterator[Ranked]:
         """Candidates that the claim leaves open, in order, as actions of this epoch (V-14)."""
-        epoch, now = self._program.epoch, self._keeping.order
+        epoch, now = self._program.epoch, self._keeping.uses
         for entry in rank(blocks, gap, self._key_of, now, find_limits(claim), may_copy=may_copy):
             if claim.keep.isdisjoint(entry.action.points):
                 yield replace(entry, action=replace(entry.action, epoch=epoch))
@@ -218,7 +218,7 @@ class RoomMaker:
                 if chosen:
                     deletions = tuple(one.action for one in chosen if isinstance(one.action, DeleteAction))
                     fixed = self._candidates.facts.assess(action, entry.useful, deletions)
-                    fixed = place(fixed, self._key_of, self._keeping.order)
+                    fixed = place(fixed, self._key_of, self._keeping.uses)
                     heappush(later, (fixed.order(), count, fixed))
         while later:
             yield heappop(later)[2]

@@ -58,11 +58,14 @@ def test_thinking_of_a_closed_turn_changes_nothing() -> None:
 
 
 def test_unknown_roles_are_raw_input() -> None:
-    """[D3]: P is where a raw prompt is kept, and nothing is marked unasked."""
-    segments = prompt("tools", "ctx", "ctx")
+    """[D3] [D12]: P is where a raw prompt is kept; of what is known of it the end of the tools is marked unasked."""
+    segments = prompt("ctx", "ctx", "ctx")
     point = find_recovery_point(segments)
     assert (point.rewrite, point.rewrite_point, point.frontier) == (None, None, 300)
     assert find_markers(segments) == ((), None)
+    segments = prompt("tools", "ctx", "ctx")
+    assert find_recovery_point(segments).frontier == 300
+    assert find_markers(segments) == ((end_of(segments, 1),), None)
 
 
 def test_markers_are_the_callers_and_the_frontends_own() -> None:

@@ -14,6 +14,7 @@ from ninfer.resource.admission import RULES, Budget, Claim, Revokes, Right, may_
 from ninfer.resource.plans import plan_batch, plan_device, plan_host
 from ninfer.resource.ranking import Ranked, order_of_source, place
 from ninfer.resource.retention import Retention
+from ninfer.resource.uses import Uses
 from ninfer.resource.waiters import Waiters, WaitHold
 
 ORDINARY, REUSED = Retention.ORDINARY, Retention.REUSED
@@ -136,7 +137,7 @@ def test_host_victims_are_an_admissible_smallest_set_or_none(sizes: tuple[int, .
             return None
 
         ranked = [entry(n, loss=10 + n, frees=size, retention=Retention(reused[n])) for n, size in enumerate(sizes)]
-        ranked = sorted((place(one, order_of_source, 0) for one in ranked), key=Ranked.order)
+        ranked = sorted((place(one, order_of_source, Uses()) for one in ranked), key=Ranked.order)
         chosen = plan_host(claim(Right.WRITE_BACK, budget=1000), ranked, gap_after, Waiters())
         open_now = [one for one in ranked if one.retention is ORDINARY]
         sets = [

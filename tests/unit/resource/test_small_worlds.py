@@ -31,6 +31,7 @@ from ninfer.resource.continuation import History
 from ninfer.resource.demand import position_at
 from ninfer.resource.loss import RestorePaths
 from ninfer.resource.ranking import Facts, Holder, assess_all, order_of_source, rank
+from ninfer.resource.uses import Uses
 
 WORLDS = 96_771
 
@@ -114,7 +115,7 @@ def check_choice(world: World, paths: RestorePaths, actions: list[tuple[frozense
         if not useful:
             continue
         block = assess_all(facts, [action for _, action in wanted if action.frees[pool]], pool)
-        first = next(rank([block], gap, order_of_source, 0, Limits()))
+        first = next(rank([block], gap, order_of_source, Uses(), Limits()))
         orders = {gone: naive_order(world, gone, use, used) for gone, use in useful.items()}
         chosen = frozenset(point.index for point in first.action.points)
         assert orders[chosen] == min(orders.values()), (world, pool, gap, chosen)

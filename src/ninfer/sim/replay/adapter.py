@@ -5,7 +5,7 @@ reply (ResponseReplay), unless thinking stands in the open turn, which the next 
 the first assistant header after the last user message (TurnClosure). C is where the content before R's closing glue
 ends. Explicit markers come first, then the frontend's automatic ones: the end of the last text part (of the whole
 message where a tool's result stands last), and the end of the leading instructions. A prompt of unknown roles is raw
-input: E and P alone (D3).
+input: E and P (D3), and the end of the tools or instructions that it begins with, where these are known (D12).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ IDENTITY = b"replay"
 
 _SPOKEN = (Role.ASSISTANT, Role.THINK)
 _GLUE = (Role.HEADER, Role.CLOSE)
-_CONVERSED = (Role.USER, Role.TOOL, *_SPOKEN)
+_CONVERSED = (Role.USER, Role.TOOL, Role.CTX, *_SPOKEN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +88,8 @@ def find_markers(prompt: Sequence[Segment]) -> tuple[tuple[int, ...], int | None
     ends = list(accumulate(segment.tokens for segment in prompt))
     asked = [end for end, segment in zip(ends, prompt, strict=True) if segment.is_marked]
     chosen = dict.fromkeys(asked[-MOST_MARKERS:])
-    moving = instructions = None
-    if all(segment.role is not Role.CTX for segment in prompt):
-        moving, instructions = _find_input_end(prompt, ends), _find_instructions_end(prompt, ends)
+    instructions = _find_instructions_end(prompt, ends)
+    moving = None if any(segment.role is Role.CTX for segment in prompt) else _find_input_end(prompt, ends)
     for automatic in (moving, instructions):
         if automatic and len(chosen) < MOST_MARKERS:
             chosen.setdefault(automatic)

@@ -14,6 +14,7 @@ from ninfer.resource.ranking import Action, Columns, Facts, Ranked, Vector, orde
 from ninfer.resource.retention import Retention
 from ninfer.resource.room import RoomMaker
 from ninfer.resource.sources import CostModel
+from ninfer.resource.uses import Uses
 
 
 class Policy(Enum):
@@ -49,7 +50,7 @@ class LruFacts(Facts):
         return replace(known, retention=Retention.ORDINARY, loss_tokens=int(known.loss_tokens > 0), demand_at=0)
 
 
-def order_of_use(columns: Columns, _now: int) -> tuple[Vector, ...]:
+def order_of_use(columns: Columns, _now: Uses) -> tuple[Vector, ...]:
     """What nothing is lost with, then what was used longest ago."""
     return columns.loss_tokens, columns.last_used
 
