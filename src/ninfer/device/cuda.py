@@ -104,7 +104,7 @@ class CudaDevice:
                 pool[0].zero_()
             self.host = HostArena(plan.host_bytes, pinned=device.type == "cuda")
             self._groups = LayerGroups(self.geometry, layout)
-            self._link = CudaLink(self.arena.raw, self.host, self._groups, self._line)
+            self._link = CudaLink(self.arena.raw, self.host, layout, self._groups, self._line)
             pages = pages_for(layout.max_context)
             self._runner = CudaRunner(
                 loaded.model,

@@ -86,6 +86,10 @@ class LayerGroups:
                 case _:
                     assert_never(copy)
 
+    def parts_of(self, pool: Pool | None, group: int) -> tuple[Part, ...]:
+        """What one group has of a page of that pool, or of a StateImage (None)."""
+        return self._state_parts[group] if pool is None else self._page_parts[pool][group]
+
     def _divide_page(self, pool: Pool, region: Region, full: Sequence[int]) -> tuple[tuple[Part, ...], ...]:
         if pool is not Pool.MAIN_KV:
             return (*((),) * (self.count - 1), (Part(0, region.block_bytes),))

@@ -2,8 +2,8 @@
 
 With G the running sum of log_decay inside a chunk, the errors u solve (I + A) u = beta v - beta exp(G) k S0,
 A[i, j] = beta_i (k_i . k_j) exp(G_i - G_j) for j < i. The first kernel inverts I + A (not by powers of A, which may be
-huge where its inverse is not) and leaves the masked products of queries and keys as well. The second, which must not see
-how the inverse came about (docs/log.md), leaves U = (I + A)^-1 beta v and W = (I + A)^-1 beta exp(G) k. The third
+huge where its inverse is not) and leaves the masked products of queries and keys as well. The second, which must not
+see how the inverse came about (docs/log.md), leaves U = (I + A)^-1 beta v and W = (I + A)^-1 beta exp(G) k. The third
 carries S [Dk, part of Dv] in FP32 registers from chunk to chunk:
 u = U - W S; o = exp(G) q S + inner u; S = exp(G_end) S + (exp(G_end - G) k)^T u.
 Matrix products take operands in the format of q, k, v and add in FP32. A cut ends a chunk; where it has a slot, the

@@ -15,19 +15,26 @@ import triton.language as tl
 from torch import Tensor
 
 _PIECE_BYTES = 32 * 1024
+_ROW_BYTES = 4 * _PIECE_BYTES
+"""A row of the table; all rows start as many programs, so one long block must not make them many."""
 _WORD_BYTES = 4
 
 
-def list_blocks(moves: Sequence[tuple[int, int, int]]) -> Tensor:
-    """(source, target, length) in bytes -> int64 [moves, 3] in words."""
-    table = torch.from_numpy(np.asarray(moves, dtype=np.int64).reshape(-1, 3))
-    assert not bool((table % _WORD_BYTES).any()), "blocks lie on words"
-    return table // _WORD_BYTES
+def list_blocks(moves: np.ndarray | Sequence[tuple[int, int, int]]) -> Tensor:
+    """(source, target, length) in bytes, [n, 3] -> int64 [>= n, 3] in words; long ones in several rows."""
+    given = np.asarray(moves, dtype=np.int64).reshape(-1, 3)
+    counts = -(-given[:, 2] // _ROW_BYTES)
+    rows = np.repeat(given, counts, axis=0)
+    ahead = (np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)) * _ROW_BYTES
+    rows[:, :2] += ahead[:, None]
+    rows[:, 2] = np.minimum(rows[:, 2] - ahead, _ROW_BYTES)
+    assert not (rows % _WORD_BYTES).any(), "blocks lie on words"
+    return torch.from_numpy(rows // _WORD_BYTES)
 
 
-def move_blocks(source: Tensor, target: Tensor, blocks: Tensor, longest_bytes: int) -> None:
+def move_blocks(source: Tensor, target: Tensor, blocks: Tensor) -> None:
     """source, target: uint8 [bytes]; blocks: from `list_blocks`, on the device. Bits are copied."""
-    grid = (len(blocks), triton.cdiv(longest_bytes, _PIECE_BYTES))
+    grid = (len(blocks), _ROW_BYTES // _PIECE_BYTES)
     words = _PIECE_BYTES // _WORD_BYTES
     _move[grid](source.view(torch.int32), target.view(torch.int32), blocks, WORDS=words, num_warps=8)
 
