@@ -22,8 +22,9 @@ from .ranking import Block, Facts, Holder, assess_all
 class Candidates:
     """The assessed actions of one resource manager."""
 
-    def __init__(self, keeping: Keeping, facts_type: type[Facts] = Facts) -> None:
-        """`facts_type`: how an action is assessed."""
+    def __init__(self, keeping: Keeping, facts_type: type[Facts] = Facts, *, weighs_starts: bool = False) -> None:
+        """`facts_type`: how an action is assessed. `weighs_starts`: its expected loss is wanted as well."""
+        self._weighs_starts = weighs_starts
         self._keeping = keeping
         self._facts_type = facts_type
         self._reused: frozenset[int] = frozenset()
@@ -93,6 +94,8 @@ class Candidates:
 
     def _make_facts(self, holders: dict[Handle, list[Holder]]) -> Facts:
         book = self._keeping.book
+        if not self._weighs_starts:
+            return self._facts_type(holders, book.paths.loss_of)
         weigh = lambda point: self._weights.get(point, 0.0)  # noqa: E731
         return self._facts_type(holders, book.paths.loss_of, lambda points: book.all_paths.expected_loss(points, weigh))
 
