@@ -21,11 +21,13 @@ def ask(engine: SimEngine, prompt: list[int], *, recovery: int, markers: tuple[i
     return caller
 
 
-@pytest.mark.parametrize("turns", [1, 3])
+@pytest.mark.parametrize(("lanes", "turns"), [(1, 1), (1, 3), (2, 3)])
 @pytest.mark.parametrize("is_marked", [False, True])
-def test_one_shots_cost_a_long_conversation_nothing_but_its_last_answer(turns: int, is_marked: bool) -> None:
+def test_one_shots_cost_a_long_conversation_nothing_but_its_last_answer(
+    lanes: int, turns: int, is_marked: bool
+) -> None:
     """[I3] [I9] tokens at an eighth: 12,500 of the chat, one-offs of 60 to 375, each with a marker or none."""
-    engine = SimEngine(lanes=1, slots=2, pages=260, max_context=16_000, chunk=4096)
+    engine = SimEngine(lanes=lanes, slots=2, pages=260, max_context=16_000, chunk=4096)
     history = filler(12_500, 1)
     for number in range(turns):
         history += filler(30, 50 + number)
