@@ -18,6 +18,11 @@ from ninfer.store.stores import ContextStores
 from ninfer.store.tables import PageTable
 
 from .releases import Releases
+from .watches import count_owners
+
+MOST_JOINED = 16
+"""Histories that are joined although some of them free something alone. More of them are joined when none does: until
+then each goes by itself, and the fleet behind one shared beginning is not weighed as a whole at every step."""
 
 JointAnswers = dict[tuple[Pool, int, int], tuple[int, frozenset[int], list[DeleteAction]]]
 """By the last page that histories share: its owners' number, their serials, and what they free together."""
@@ -61,12 +66,13 @@ def find_joint_deletions(
     asked: set[tuple[Pool, int, int]] = set()
     if len(stores.arena) or any(pages.leased_cells for pages in stores.pages.values()):
         known = {}
-    for serial in sorted(barren):
+    barren = sorted(barren)
+    for serial in barren:
         directory = stores.directories[serial]
         for shared in stores.pages if pool is Pool.HOST else (pool,):
             index = _find_deepest(stores, directory.tables[shared], shared, pool)
             deepest = (shared, index, directory.tables[shared].entries[index] if index >= 0 else 0)
-            if index >= 0 and deepest not in asked:
+            if index >= 0 and deepest not in asked and _may_join(stores, shared, deepest[2], len(barren)):
                 asked.add(deepest)
                 actions += _recall_joint(stores, releases, deepest, pool, known)
     return list({action.points: action for action in actions}.values())
@@ -133,6 +139,11 @@ def _find_deepest(stores: ContextStores, table: PageTable, pool: Pool, wanted: P
         return -1
     indexes = np.flatnonzero(found)
     return int(indexes[-1]) if len(indexes) else -1
+
+
+def _may_join(stores: ContextStores, pool: Pool, entry: int, barren: int) -> bool:
+    """Whether the histories that share an entry are few, or may all be barren."""
+    return count_owners(stores, pool, entry) <= max(MOST_JOINED, barren)
 
 
 def _recall_joint(

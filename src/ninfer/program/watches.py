@@ -1,7 +1,8 @@
 """Which histories an answer must be found again for: what each one's facts rest on, against the marks of the stores.
 
-Facts of a history rest on itself, on the images of its points, on the pages and extents that it has alone, and on the
-last page it shares: sharing is nested, so that the shared part can shrink only there. Knows serials and cells.
+Facts of a history rest on itself, on the images of its points, on the pages and extents that it has alone, and on
+whether the last page it shares is shared still: sharing is nested, so that the shared part can shrink only there. Knows
+serials and cells.
 """
 
 from __future__ import annotations
@@ -41,7 +42,12 @@ class Watches:
         self._add_touched(changed, Pool.STATE, stores.slots.take_touched())
         for pool, pages in stores.pages.items():
             self._add_touched(changed, pool, pages.take_touched())
-        self._add_touched(changed, Pool.HOST, np.array(stores.arena.take_touched(), np.int64))
+        extents = stores.arena.take_touched()
+        self._add_touched(changed, Pool.HOST, np.array(extents, np.int64))
+        for pool, bounds in self.bounds.items():
+            for extent in extents:
+                if ~extent in bounds and count_owners(stores, pool, ~extent) == 1:
+                    changed.update(bounds[~extent])
         for serial in changed:
             self.forget(serial)
         return changed
@@ -75,7 +81,6 @@ class Watches:
             entry = table.entries[first - 1]
             self.bounds[pool].setdefault(entry, set()).add(serial)
             self._bounds.setdefault(serial, []).append((pool, entry))
-            self._add_single(serial, *((pool, entry) if entry > 0 else (Pool.HOST, ~entry)))
 
     def _own_extents(self, serial: int, indexes: npt.NDArray[np.int32]) -> None:
         if not len(indexes):
@@ -102,5 +107,20 @@ class Watches:
                 changed.update(singles.get(cell, ()))
         owner = self._owner.get(pool)
         if owner is not None:
+            bounds = self.bounds.get(pool, {})
+            for cell in touched.tolist() if bounds else ():
+                if cell in bounds and count_owners(self._stores, pool, cell) == 1:
+                    changed.update(bounds[cell])
             changed.update(np.unique(owner[touched[touched < len(owner)]]).tolist())
             changed.discard(_NOBODY)
+
+
+def count_owners(stores: ContextStores, pool: Pool, entry: int) -> int:
+    """Histories, and whoever else owns a page or an extent of a table; readers are none."""
+    if entry > 0:
+        pages = stores.pages[pool]
+        return pages.refs(entry) - pages.readers(entry)
+    if ~entry >= 0 and stores.arena.holds(~entry):
+        extent = stores.arena.at(~entry)
+        return stores.arena.refs(extent) - stores.arena.readers(extent)
+    return 0

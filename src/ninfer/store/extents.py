@@ -145,6 +145,10 @@ class HostArena:
         """The extent that an owner remembers by its index alone."""
         return self._extents.at(index)
 
+    def holds(self, index: int) -> bool:
+        """Whether an extent stands at that index."""
+        return self._extents.holds(index)
+
     def offset(self, extent: Handle) -> int:
         """First byte of an extent."""
         return self._extents[extent].offset

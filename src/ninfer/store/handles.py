@@ -42,6 +42,10 @@ class HandleTable(Generic[T]):
         assert index in self._entries, f"V-13: nothing stands at {index}"
         return Handle(index, self._generations[index])
 
+    def holds(self, index: int) -> bool:
+        """Whether something stands at an index."""
+        return index in self._entries
+
     def insert(self, entry: T) -> Handle:
         """Store an entry under a fresh handle."""
         if self._free:
