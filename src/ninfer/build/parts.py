@@ -17,6 +17,7 @@ from ninfer.ports.device import Device, HostTier
 from ninfer.ports.sampling import SamplingParams
 from ninfer.program.program import Program
 from ninfer.resource.manager import ResourceManager
+from ninfer.resource.ranking import order_of_expectation, order_of_source
 from ninfer.resource.sources import CostModel
 from ninfer.sched.chunks import EVEN_WORK, PrefillWork
 from ninfer.sched.members import Members
@@ -55,7 +56,8 @@ def make_core(parts: EngineParts) -> EngineCore:
     meter = None if parts.host is None else MeteredHost(parts.host, parts.device.facts)
     program = Program(parts.device, meter)
     lanes = options.max_concurrency
-    resources = ResourceManager(program, parts.costs, keeps_points=options.reuse, lane_count=lanes)
+    key_of = order_of_source if options.reclaim_order == "source" else order_of_expectation
+    resources = ResourceManager(program, parts.costs, keeps_points=options.reuse, lane_count=lanes, key_of=key_of)
     settings = CycleSettings(
         max_context=parts.max_context,
         lane_count=lanes,

@@ -138,6 +138,13 @@ _ENGINE_OPTIONS = (
     ),
     env_option("--reuse/--no-reuse", default=True, show_default=True, help="Keep restore points for later requests."),
     env_option(
+        "--reclaim-order",
+        type=click.Choice(["expected", "source"]),
+        default="expected",
+        show_default=True,
+        help="What goes first when room is needed: what is least missed, or as in the design document.",
+    ),
+    env_option(
         "--audit-every",
         type=click.IntRange(min=0),
         default=0,
@@ -176,6 +183,7 @@ def read_engine_options(given: dict[str, Any]) -> EngineOptions:
         queue_timeout_s=given.pop("queue_timeout"),
         request_timeout_s=given.pop("request_timeout"),
         reuse=given.pop("reuse"),
+        reclaim_order=given.pop("reclaim_order"),
         audit_every_cycles=given.pop("audit_every"),
     )
 

@@ -46,6 +46,8 @@ class EngineOptions:
     request_timeout_s: float = 3600.0
     reuse: bool = True
     """False: nothing is kept for later requests (for comparison runs)."""
+    reclaim_order: Literal["expected", "source"] = "expected"
+    """What goes first when room is needed: what is least missed (docs/adr/0007), or the design document's order."""
     audit_every_cycles: int = 0
     """Full recount of all stores every N cycles; 0: never (cheap assertions stay on)."""
 
