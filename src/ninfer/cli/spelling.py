@@ -25,6 +25,7 @@ FLAGS: dict[str, str] = {
     "request_timeout_s": "--request-timeout",
     "audit_every_cycles": "--audit-every",
     "reuse": "--reuse",
+    "reclaim_order": "--reclaim-order",
     "host": "--host",
     "port": "--port",
     "served_model_names": "--served-model-name",
