@@ -162,6 +162,7 @@ class RoomMaker:
 
     def _refresh(self) -> frozenset[int]:
         """Take in what changed since the last decision (I2)."""
+        capacity, footprint = self._count_optional(), self._open_footprint()  # first: an error here loses no mark
         keeping, taken = self._keeping, self._taken_order
         touched, points = keeping.book.take_changed()
         weights = None
@@ -172,7 +173,7 @@ class RoomMaker:
         if self._key_of is order_of_expectation and (touched or points):
             weights = list_weights(keeping.starts, keeping.records.values(), keeping.entries.values())
         touched = list({owner.serial: owner for owner in touched}.values())
-        reused = self._standing.find(touched, self._count_optional(), self._open_footprint())
+        reused = self._standing.find(touched, capacity, footprint)
         self._candidates.refresh(reused, touched, points, weights)
         return reused
 
