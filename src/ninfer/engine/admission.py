@@ -292,6 +292,8 @@ class Admission:
         state = self._state
         request.sequence = bound.sequence
         request.frontier = bound.frontier
+        request.reads_source = source.quote.checkpoint is not None
+        state.binding_releases = request.reads_source or request.ticket in state.resources.list_waiting()
         snapshot, request.snapshot = request.snapshot, None
         state.by_sequence[bound.sequence] = request
         state.binding = request.ticket

@@ -85,6 +85,8 @@ class Request:
     """Its execution position, while it is paused and has not been revoked (K1)."""
     has_chosen: bool = False
     """While no lane is free: its source is chosen and kept, or there is none but root (J2)."""
+    reads_source: bool = False
+    """It started from a restore point, and no unit has been fed since: the first one reads what may go later."""
     distrusts_host: bool = False
     """A restore of it failed: it computes rather than try that again."""
 

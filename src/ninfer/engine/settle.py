@@ -110,7 +110,8 @@ class Settlement:
         assert state.binding == request.ticket, "V-07: one context transaction at a time"
         state.binding = None
         request.enter(Phase.DECODE if request.is_prefilled else Phase.PREFILL)
-        state.queue.note_capacity()
+        if state.binding_releases:
+            state.queue.note_capacity()
         prepare_capture(state, request)
 
     def _settle_prefill(self, request: Request, done: PrefillDone) -> None:
@@ -143,7 +144,7 @@ class Settlement:
         publication.progress(min(done.frontier, request.prompt_tokens))
         if request.is_prefilled:
             request.enter(Phase.DECODE)
-        state.queue.note_capacity()  # what the first unit read may be given up from now on
+        self._note_fed(request)
         self._transfers.save_on_host(request)
 
     def _settle_run(self, request: Request, run: RunResult) -> None:
@@ -154,7 +155,9 @@ class Settlement:
         run = run if control is None else control.read(run, request.logprobs)
         verdict = request.watch.preview(run)
         assert request.sequence is not None
-        request.frontier = len(request.ledger)  # everything committed before this run has been fed for it
+        if request.has_unfed_token:  # everything committed before this run has been fed for it
+            request.frontier = len(request.ledger)
+            self._note_fed(request)
         state.program.commit_run(request.sequence, verdict.accepted)
         if control is not None:
             control.note(run.token_ids[: verdict.accepted])
@@ -171,6 +174,14 @@ class Settlement:
         request.in_flight = False
         self._state.draws_in_flight -= 1
         request.frontier = done.frontier
+        self._note_fed(request)
+
+    def _note_fed(self, request: Request) -> None:
+        """A unit that fed has landed. What the first one read may be given up from now on; an ordinary one releases
+        nothing, not even with what it saved, for that took what was free (J2)."""
+        if request.reads_source:
+            request.reads_source = False
+            self._state.queue.note_capacity()
 
     def _note_new_progress(self, request: Request) -> None:
         """Real new work ends a recovery (C9, J6)."""

@@ -91,6 +91,8 @@ class EngineState:
     by_sequence: dict[Handle, Request] = field(default_factory=dict)
     binding: Ticket | None = None
     """The one request whose bind is not complete (V-07)."""
+    binding_releases: bool = False
+    """Its bind ends points or a wait for one: when it is complete, others are asked again; for one from root not."""
     recovering: Ticket | None = None
     """The one holder of a full restore permit (V-07)."""
     reported: deque[Progress] = field(default_factory=deque)
