@@ -383,7 +383,7 @@ def test_a_newcomer_paused_before_its_turn_is_not_asked(monkeypatch: pytest.Monk
 
 
 def test_a_blocked_request_is_passed_by_at_most_as_many_as_there_are_lanes() -> None:
-    """[J2], V-10: what cannot start yet lets two smaller ones by, then everybody behind it waits."""
+    """[J2], V-10, SCHED-07: what cannot start yet lets two smaller ones by, then everybody behind it waits."""
     engine = SimEngine(lanes=2, pages=10)
     holder = engine.submit(filler(520, 1), 50)
     engine.turn(12)
