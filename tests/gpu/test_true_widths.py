@@ -20,8 +20,6 @@ from ninfer.kernels.gated_delta.triton_inputs import scan_inputs
 from ninfer.kernels.gated_delta.triton_scan import scan_chunks
 from ninfer.kernels.gated_delta.triton_step import mix_step
 from ninfer.kernels.linear.triton_rows import multiply_parts, multiply_rows, multiply_rows_gated
-from ninfer.kernels.moe import add_experts_, route
-from ninfer.kernels.moe.triton_step import choose_experts, run_experts
 from ninfer.kernels.paged_attention import attend_decode, attend_prefill, plan_decode, plan_prefill
 from ninfer.kernels.paged_attention.triton_decode import attend_pages
 from ninfer.kernels.paged_attention.triton_prefill import attend_chunk_pages
@@ -174,14 +172,3 @@ def test_products_of_few_rows(widths: Widths, fresh: Fresh) -> None:
         near(multiply_rows(x, weight), want)
         near(multiply_parts(x, weight).sum(0), want)
         near(multiply_rows_gated(x, weight), swiglu_(want))
-
-
-def test_experts(widths: Widths, fresh: Fresh) -> None:
-    experts, top_k, inner = (64, 8, 512) if ON_GPU else (6, 3, 32)
-    h, logits = fresh.half(3, widths.hidden), fresh.half(3, experts)
-    gate_up = fresh.half(experts, 2 * inner, widths.hidden, scale=0.05).transpose(1, 2)
-    down = fresh.half(experts, widths.hidden, inner, scale=0.05).transpose(1, 2)
-    weights, ids = choose_experts(logits, experts, top_k)
-    want = torch.zeros(3, widths.hidden, device=fresh.device)
-    add_experts_(want, h.float(), *route(logits.float(), top_k), gate_up.float(), down.float())
-    near(run_experts(h, weights, ids, gate_up, down).sum(1), want)
