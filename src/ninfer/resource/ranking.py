@@ -27,7 +27,7 @@ from .uses import Uses
 FRESH_USES = 4.0
 """Uses and publications within which nothing counts as idle: about those of one request."""
 
-USES_A_LENGTH = 12.0
+USES_A_LENGTH = 6.0
 """Most uses that may pass for a point while its own length is asked for: small requests age it little."""
 
 Action = DeleteAction | DemoteAction

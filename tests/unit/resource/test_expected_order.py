@@ -65,7 +65,7 @@ def test_the_first_action_is_the_optimum_of_what_is_expected() -> None:
             costs = {}
             for gone, action in wanted.items():
                 last = max(used[serial] for serial, owner in enumerate(world.owners) if gone & set(owner.spots))
-                idle = min(12 - last, 12 * 400 * (12 - last) / action.lost_tokens) + 4
+                idle = min(12 - last, 6 * 400 * (12 - last) / action.lost_tokens) + 4
                 expected = naive_expected(world, gone, weights)
                 costs[gone] = expected / (min(gap, action.frees[pool]) * idle**2)
             chosen = frozenset(point.index for point in first.action.points)
