@@ -19,9 +19,10 @@ from ninfer.ports.output import Failed, FinishReason, GenerationStart, OutputDel
 from ninfer.ports.sampling import SamplingParams
 
 
-def test_growing_requests_pause_the_youngest_and_all_finish() -> None:
-    """SCHED-01, [C7], [J4], [K1]: three of 45 % each, a pool of 1.3 times one maximal request."""
-    engine = SimEngine(lanes=3, pages=21, max_context=1024)
+@pytest.mark.parametrize("host", [0, 1 << 30])
+def test_growing_requests_pause_the_youngest_and_all_finish(host: int) -> None:
+    """SCHED-01, [C7], [J4], [K1]: three of 45 % each, a pool of 1.3 times one maximal request; either kind of pause."""
+    engine = SimEngine(lanes=3, pages=21, max_context=1024, host=host)
     prompts = [filler(300, seed) for seed in range(3)]
     callers = [engine.submit(prompt, 450) for prompt in prompts]
     ends: list[int] = []
@@ -37,7 +38,9 @@ def test_growing_requests_pause_the_youngest_and_all_finish() -> None:
         assert caller.finished.timings.longest_gap_s < 2
     assert engine.state.counters.pauses > 0
     replayed = sum(caller.finished.timings.replayed_tokens for caller in callers)
-    assert 0 < replayed == engine.state.counters.replayed_tokens
+    assert replayed == engine.state.counters.replayed_tokens
+    assert (replayed > 0) == (host == 0)
+    assert (engine.state.counters.snapshots > 0) == (host > 0)
     assert replayed <= 2 * sum(len(prompt) + 450 for prompt in prompts)
 
 
