@@ -146,7 +146,7 @@ class KvDirectory:
         assert self._writer_frontier is not None, "V-09: only the writer takes its growth back"
         keep = self.coverage_tokens()
         self._reach_tokens = keep
-        self._epoch.advance()
+        self._note_change()
         tables = self.tables.items()
         return [(pool, page) for pool, table in tables for page in table.detach(_pages(pool, keep))]
 
