@@ -127,7 +127,7 @@ def _reclaim(state: EngineState, shortfall: Shortfall, claim: Claim) -> Room:
         if demotion is None:
             state.skips_demotion &= freed == ZERO
             continue
-        outcome = program.demote(demotion, most=gap if demotion.pages is not None else None)
+        outcome = _demote(state, demotion, resources.list_batch(plan, claim), gap)
         if isinstance(outcome, Shortfall):
             state.skips_demotion = True
             continue
@@ -138,6 +138,15 @@ def _reclaim(state: EngineState, shortfall: Shortfall, claim: Claim) -> Room:
             return Room.COMING
         assert outcome.freed[pool] > 0, "I6: a demotion that frees nothing was listed"
     return Room.MADE
+
+
+def _demote(state: EngineState, first: DemoteAction, batch: list[DemoteAction], gap: int) -> Demoting | Shortfall:
+    """The groups that may share a transaction; the first alone where there are none, or not even a page fits (I7)."""
+    if batch:
+        outcome = state.program.demote_batch(batch, gap)
+        if isinstance(outcome, Demoting):
+            return outcome
+    return state.program.demote(first, most=gap if first.pages is not None else None)
 
 
 def _revoke_youngest(state: EngineState, asker: Request, pool: Pool) -> bool:

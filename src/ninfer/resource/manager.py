@@ -250,6 +250,10 @@ class ResourceManager:
         """Host content whose end closes a gap in bytes."""
         return self._room.plan_host_room(shortfall, claim)
 
+    def list_batch(self, plan: Plan, claim: Claim) -> list[DemoteAction]:
+        """What of a plan may share a transaction with its first migration (I7)."""
+        return self._room.list_batch(plan, claim)
+
     def carry_out(self, plan: Plan, claim: Claim) -> tuple[Amounts, DemoteAction | None]:
         """End what the first action of a plan ends; what came free, and the demotion to begin."""
         return self._room.carry_out(plan, claim)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ninfer.base.ids import Handle, Ticket
 from ninfer.base.pools import Pool
-from ninfer.ports.native import DeleteAction, HostGap
+from ninfer.ports.native import DeleteAction, DemoteAction, HostGap
 
 from .admission import Claim, Revokes, find_limits, may_replace
 from .ranking import Ranked
@@ -18,6 +18,9 @@ from .waiters import Waiters
 
 MOST_QUESTIONS = 64
 """Host victims of one step for which it is asked whether everything would fit after them."""
+
+Covers = Callable[[Sequence[DemoteAction], DeleteAction], bool]
+"""Whether the device pages that a deletion frees all leave with these migrations: Program knows pages."""
 
 GapAfter = Callable[[Sequence[DeleteAction]], HostGap | None]
 """What would still be missing after these deletions; None: everything can be placed."""
@@ -71,28 +74,26 @@ def plan_device(claim: Claim, ranked: Iterable[Ranked], pool: Pool, gap: int, wa
     return plan if plan is not None and plan.actions and not claim.rule.needs_whole_gap else None
 
 
-def plan_batch(claim: Claim, plan: Sequence[Ranked], pages_of: Callable[[Ranked], frozenset[int]]) -> list[Ranked]:
-    """The leading migrations of one pool that may share a transaction (I7).
+def plan_batch(claim: Claim, plan: Sequence[Ranked], covers: Covers) -> list[Ranked]:
+    """The leading migrations of page groups of one pool that may share a transaction (I7).
 
-    `pages_of`: physical device pages that an action releases. A deletion whose pages are all covered by migrations
-    before it adds nothing and is skipped; any other deletion, or a migration that needs host victims, ends the batch.
+    A deletion that frees no page beyond those of migrations before it adds nothing and is skipped; any other deletion,
+    or a migration that needs host victims, ends the batch.
     """
     batch: list[Ranked] = []
-    covered: frozenset[int] = frozenset()
-    pool: Pool | None = None
+    moves: list[DemoteAction] = []
     for entry in plan:
-        pages = pages_of(entry)
-        if isinstance(entry.action, DeleteAction):
-            if pages <= covered:
+        action = entry.action
+        if isinstance(action, DeleteAction):
+            if moves and covers(moves, action):
                 continue
             break
-        if entry.victims or (pool is not None and entry.action.pool is not pool):
+        if entry.victims or action.pages is None or (moves and action.pool is not moves[0].pool):
             break
-        pool = entry.action.pool
         if not may_replace(claim, entry.retention, entry.demand_at, sum(one.loss_tokens for one in (*batch, entry))):
             break
         batch.append(entry)
-        covered |= pages
+        moves.append(action)
     return batch
 
 

@@ -21,7 +21,7 @@ from .candidates import Candidates
 from .continuation import Continuation
 from .explain import LossMemory
 from .keeping import Keeping
-from .plans import Plan, Remembered, plan_device, plan_host
+from .plans import Plan, Remembered, plan_batch, plan_device, plan_host
 from .ranking import Block, Facts, KeyOf, Ranked, order_of_expectation, place, rank
 from .retention import find_reused
 from .standing import Standing
@@ -113,6 +113,12 @@ class RoomMaker:
                 freed = self._program.demote(demotion).freed  # type: ignore[union-attr]
             gap -= freed[shortfall.pool]
         return True
+
+    def list_batch(self, plan: Plan, claim: Claim) -> list[DemoteAction]:
+        """The migrations at the front of a plan that may share a transaction with the first; empty: it stands alone."""
+        batch = [entry.action for entry in plan_batch(claim, plan.actions, self._program.covers)]
+        moves = [action for action in batch if isinstance(action, DemoteAction)]
+        return moves if len(moves) > 1 else []
 
     def carry_out(self, plan: Plan, claim: Claim) -> tuple[Amounts, DemoteAction | None]:
         """End what the first action of a plan ends; returns what came free, and the demotion to begin, if it is one."""

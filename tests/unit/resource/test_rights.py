@@ -109,9 +109,15 @@ def test_a_batch_is_a_run_of_migrations_and_skips_covered_deletions() -> None:
     pages = {id(move): frozenset((2 * n, 2 * n + 1)) for n, move in enumerate(moves)}
     covered, other = entry(7), entry(8)
     pages |= {id(covered): frozenset((1, 2)), id(other): frozenset((50,))}
+    by_action = {id(one.action): pages[id(one)] for one in (*moves, covered, other)}
+
+    def covers(gone: Sequence[DemoteAction], deletion: DeleteAction) -> bool:
+        return by_action[id(deletion)] <= frozenset().union(*(by_action[id(one)] for one in gone))
+
     order = [moves[0], moves[1], covered, moves[2], other, moves[3]]
-    assert plan_batch(claim(Right.NECESSARY), order, lambda one: pages[id(one)]) == moves[:3]
-    assert plan_batch(claim(Right.NECESSARY), [moves[0], covered], lambda one: pages[id(one)]) == [moves[0]]
+    assert plan_batch(claim(Right.NECESSARY), order, covers) == moves[:3]
+    assert plan_batch(claim(Right.NECESSARY), [moves[0], covered], covers) == [moves[0]]
+    assert plan_batch(claim(Right.NECESSARY), [covered, moves[0]], covers) == []
 
 
 @pytest.mark.parametrize("sizes", list(itertools.product((1, 2, 3), repeat=4)))
