@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from ninfer.kernels.swiglu.triton_swiglu import swiglu
@@ -35,12 +34,3 @@ def multiply_few_parts(x: Tensor, weight: DenseWeight) -> Tensor:
     """x [B, in] -> what `add_norm` adds to the residual: partial sums FP32 [parts, B, out], or the product."""
     rows = weight.find_rows()
     return weight.multiply(x) if rows is None else multiply_parts(x, rows)
-
-
-def multiply_few_whole(x: Tensor, weight: DenseWeight) -> Tensor:
-    """x [B, in] -> FP32 [B, out], for few outputs."""
-    rows = weight.find_rows()
-    if rows is None:
-        return weight.multiply(x)
-    sums = multiply_parts(x, rows)
-    return sums[0] if len(sums) == 1 else torch.sum(sums, 0)
