@@ -65,6 +65,12 @@ class Offers:
         groups = [offer.groups[serial] for serial in sorted(offer.groups)]
         return [*groups, offer.joint] if joint else groups
 
+    def forget_ended(self) -> None:
+        """Where no point is left nothing is kept of those that were there (C5)."""
+        if self._offers and not len(self._stores.checkpoints):
+            self._offers.clear()
+            self.releases.sync()
+
     def audit(self) -> None:
         """What is kept equals what is found from nothing: no change goes unnoticed (I2)."""
         for kind, pool in list(self._offers):

@@ -189,6 +189,7 @@ class Program:
 
     def poll(self) -> list[Progress]:
         """Commit what has landed and say so."""
+        self._offers.forget_ended()
         return self._flights.land(self._device.poll())
 
     def run_ahead(self, sequences: Rows[Handle]) -> int:
@@ -259,6 +260,7 @@ class Program:
     def discard_point(self, point: Handle) -> None:
         """End a point that nobody took over; a lease on its content outlives it."""
         self._stores.checkpoints.retire(point)
+        self._offers.forget_ended()
 
     def list_footprints(self, groups: Rows[Rows[Handle]]) -> list[Amounts]:
         """What each group of points holds and no group before it does (H3)."""
@@ -278,7 +280,9 @@ class Program:
 
     def delete(self, action: DeleteAction) -> Amounts:
         """End the points of the action; returns what became free."""
-        return delete_points(self._stores, self._offers.releases, action)
+        freed = delete_points(self._stores, self._offers.releases, action)
+        self._offers.forget_ended()
+        return freed
 
     @property
     def transaction_open(self) -> bool:

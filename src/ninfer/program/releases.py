@@ -90,6 +90,8 @@ class Releases:
     def sync(self) -> set[int]:
         """Drop facts that rest on what has changed; returns the serials of the histories, ended ones included."""
         changed = self._watches.take_changed()
+        if changed:
+            self._known.clear()
         for serial in changed:
             self._histories.pop(serial, None)
             self.sharing.discard(serial)
@@ -186,8 +188,6 @@ class Releases:
         key.append(host_bytes)
         known = self._known.get(tuple(key))
         if known is None:
-            if len(self._known) > 10_000:
-                self._known.clear()
             pages_of = dict(zip(self._pools, key[1:-1], strict=False))
             known = Amounts.of({Pool.STATE: slots, Pool.HOST: host_bytes, **pages_of})
             self._known[tuple(key)] = known

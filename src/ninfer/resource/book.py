@@ -43,6 +43,10 @@ class PointBook:
         self._changed_owners, self._changed_points = {}, set()
         return owners, points | self.paths.take_changed() | self.all_paths.take_changed()
 
+    def count_changes(self) -> int:
+        """Marks that nobody has taken yet."""
+        return len(self._changed_points) + len(self._changed_owners)
+
     def __len__(self) -> int:
         return len(self._owners)
 

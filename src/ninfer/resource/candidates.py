@@ -75,6 +75,10 @@ class Candidates:
         self._blocks[pool, moves] = now
         return list(now.values())
 
+    def clear(self) -> None:
+        """Nothing is offered."""
+        self._blocks.clear()
+
     @property
     def facts(self) -> Facts:
         """Owners and losses as they were taken in last."""

@@ -178,6 +178,7 @@ class ResourceManager:
         """The request ended, wherever it stood: its wait hold and its observations go (G9)."""
         self._demand.close((ticket,))
         waiting.end_wait(self._keeping, ticket)
+        self._room.forget_ended()
 
     def plan_capture(self, record: Continuation, wishes: Wishes, frontier: int) -> CapturePlan | None:
         """What a save at `frontier` would be for; None: nobody needs another point there (E4)."""

@@ -30,6 +30,9 @@ from .worth import list_weights
 
 _Place = tuple[tuple[float, ...], bool, tuple[Handle, ...], int]
 
+MOST_CHANGES = 256
+"""Marks of changes that wait for the next decision; more of them are taken in before."""
+
 MOST_VICTIM_SEARCHES = 8
 """Demotions of one decision for which host victims are looked for."""
 
@@ -145,6 +148,7 @@ class RoomMaker:
                 self._losses.note(self._keeping.book.position(point), f"deleted_for_{right.value}")
                 self._keeping.forget(point)
         revoke_holders(self._keeping, action.points, may_lose)
+        self.forget_ended()
         return freed
 
     def _requote(self, action: DemoteAction) -> DemoteAction | None:
@@ -161,6 +165,14 @@ class RoomMaker:
         known = ((owner.serial, owner.demand, owner.points()) for owner in owners)
         found = find_reused(known, self._count_optional(), self._program.list_footprints)
         assert found == reused, f"H3: reused owners are {sorted(found)}, kept were {sorted(reused)}"
+
+    def forget_ended(self) -> None:
+        """Where nothing is kept any more, or much has changed since the last decision, no trace of it stays (C5)."""
+        book = self._keeping.book
+        if not len(book) or book.count_changes() > MOST_CHANGES:
+            self._refresh()
+        if not len(book):
+            self._candidates.clear()
 
     def find_reused(self) -> frozenset[int]:
         """Serials of the owners with reused standing now (H3)."""

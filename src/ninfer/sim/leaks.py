@@ -34,6 +34,7 @@ REMEMBERED = {
     "ninfer.resource.continuation.History": REMEMBERED_PROMPTS,
     "ninfer.base.identity.PrefixDigests": REMEMBERED_PROMPTS,
     "ninfer.base.buffers.IntBuffer": REMEMBERED_PROMPTS,
+    "ninfer.program.footprints.Footprint": 1,  # the one of reused standing, opened with the first decision
 }
 """What an engine keeps of those who left, on purpose and bounded: so many may be there after a life."""
 
