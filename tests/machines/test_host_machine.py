@@ -3,6 +3,8 @@ snapshots, revocations, cancels and transfers that fail between them.
 
 The device compares every block that comes back from the host, every token is the closed form's (V-15), and the recount
 includes the host (V-02).
+
+The recount after every step compares what is offered with a listing from nothing ([I2]).
 """
 
 from __future__ import annotations
