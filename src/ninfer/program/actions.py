@@ -24,16 +24,6 @@ MOST_JOINED = 16
 """Histories that are joined although some of them free something alone. More of them are joined when none does: until
 then each goes by itself, and the fleet behind one shared beginning is not weighed as a whole at every step."""
 
-JointAnswers = dict[tuple[Pool, int, int], tuple[int, frozenset[int], list[DeleteAction]]]
-"""By the last page that histories share: its owners' number, their serials, and what they free together."""
-
-
-def forget_changed(known: JointAnswers, changed: set[int]) -> None:
-    """Drop answers about histories that changed."""
-    for deepest, (_, serials, _) in list(known.items()):
-        if not serials.isdisjoint(changed):
-            del known[deepest]
-
 
 def find_deletions(
     stores: ContextStores, releases: Releases, directory: KvDirectory, pool: Pool
@@ -53,19 +43,13 @@ def find_deletions(
 
 
 def find_joint_deletions(
-    stores: ContextStores, releases: Releases, barren: Iterable[int], pool: Pool, known: JointAnswers
+    stores: ContextStores, releases: Releases, barren: Iterable[int], pool: Pool
 ) -> list[DeleteAction]:
-    """Sets of points of several histories that free something of `pool` together: shared images, shared last pages.
-
-    `known`: answers that hold while these histories stay as they are; where content is read or on the host as well,
-    more than that can change them, and they are found each time.
-    """
+    """Sets of points of several histories that free something of `pool` together: shared images, shared last pages."""
     actions: list[DeleteAction] = []
     if pool is Pool.STATE or pool is Pool.HOST:
         actions += _list_shared_images(stores, releases, pool)
     asked: set[tuple[Pool, int, int]] = set()
-    if len(stores.arena) or any(pages.leased_cells for pages in stores.pages.values()):
-        known = {}
     barren = sorted(barren)
     for serial in barren:
         directory = stores.directories[serial]
@@ -74,7 +58,8 @@ def find_joint_deletions(
             deepest = (shared, index, directory.tables[shared].entries[index] if index >= 0 else 0)
             if index >= 0 and deepest not in asked and _may_join(stores, shared, deepest[2], len(barren)):
                 asked.add(deepest)
-                actions += _recall_joint(stores, releases, deepest, pool, known)
+                sharing = stores.directories.list_sharing(*deepest)
+                actions += _list_joint(stores, releases, sharing, shared, index, pool)
     return list({action.points: action for action in actions}.values())
 
 
@@ -144,19 +129,6 @@ def _find_deepest(stores: ContextStores, table: PageTable, pool: Pool, wanted: P
 def _may_join(stores: ContextStores, pool: Pool, entry: int, barren: int) -> bool:
     """Whether the histories that share an entry are few, or may all be barren."""
     return count_owners(stores, pool, entry) <= max(MOST_JOINED, barren)
-
-
-def _recall_joint(
-    stores: ContextStores, releases: Releases, deepest: tuple[Pool, int, int], wanted: Pool, known: JointAnswers
-) -> list[DeleteAction]:
-    pool, index, page = deepest
-    owners = stores.pages[pool].refs(page) if page > 0 else 0
-    answer = known.get(deepest)
-    if answer is None or answer[0] != owners:
-        sharing = stores.directories.list_sharing(pool, index, page)
-        actions = _list_joint(stores, releases, sharing, pool, index, wanted)
-        answer = known[deepest] = owners, frozenset(other.serial for other in sharing), actions
-    return answer[2]
 
 
 def _list_joint(

@@ -12,7 +12,7 @@ from ninfer.base.pools import Pool
 from ninfer.ports.native import ActionGroup, DeleteAction, DemoteAction
 from ninfer.store.stores import ContextStores
 
-from .actions import JointAnswers, find_deletions, find_joint_deletions, forget_changed
+from .actions import find_deletions, find_joint_deletions
 from .demotions import find_demotions, find_shared_demotions
 from .releases import Releases
 
@@ -27,12 +27,11 @@ class Kind(Enum):
 class _Offer:
     """The groups of one kind and pool. `barren`: histories whose pages free nothing alone."""
 
-    __slots__ = ("barren", "groups", "joint", "known", "stale")
+    __slots__ = ("barren", "groups", "joint", "stale")
 
     def __init__(self, stale: set[int]) -> None:
         self.groups: dict[int, ActionGroup] = {}
         self.barren: set[int] = set()
-        self.known: JointAnswers = {}
         self.joint = ActionGroup(())
         self.stale = stale
 
@@ -57,7 +56,6 @@ class Offers:
         offer = self._offers.get((kind, pool)) or self._open(kind, pool)
         for serial in sorted(offer.stale):
             self._find(offer, kind, pool, serial)
-        forget_changed(offer.known, offer.stale)
         offer.stale.clear()
         joint = self._list_joint(offer, kind, pool)
         if joint != offer.joint.actions:
@@ -92,7 +90,7 @@ class Offers:
             barren += [directory.serial] if is_barren else []
         if kind is Kind.DEMOTE:
             return actions + find_shared_demotions(stores, releases, pool)
-        return actions + find_joint_deletions(stores, releases, barren, pool, {})
+        return actions + find_joint_deletions(stores, releases, barren, pool)
 
     def _has_any(self, kind: Kind, pool: Pool) -> bool:
         arena = self._stores.arena
@@ -123,7 +121,7 @@ class Offers:
 
     def _list_joint(self, offer: _Offer, kind: Kind, pool: Pool) -> tuple[DeleteAction | DemoteAction, ...]:
         if kind is Kind.DELETE:
-            return tuple(find_joint_deletions(self._stores, self.releases, offer.barren, pool, offer.known))
+            return tuple(find_joint_deletions(self._stores, self.releases, offer.barren, pool))
         return tuple(find_shared_demotions(self._stores, self.releases, pool))
 
 
