@@ -124,7 +124,7 @@ def _reclaim(state: EngineState, shortfall: Shortfall, claim: Claim) -> Room:
             return Room.NONE
         freed, demotion = resources.carry_out(plan, claim)
         gap -= freed[pool]
-        if demotion is None:
+        if demotion is None or gap <= 0:  # the end of host victims may have closed it
             state.skips_demotion &= freed == ZERO
             continue
         outcome = _demote(state, demotion, resources.list_batch(plan, claim), gap)
