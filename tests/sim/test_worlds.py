@@ -23,7 +23,10 @@ SEEDS = (*range(32), 41, 49, 57, 92)
 """Behind the first: worlds with what is rare, such as write-backs and device failures."""
 
 
-FOUND = {100180: "the end of host victims closed the gap that a demotion was to close [I5] [I6]"}
+FOUND = {
+    100180: "the end of host victims closed the gap that a demotion was to close [I5] [I6]",
+    910008: "a first chunk followed a restore of which one copy had already failed [decision 2]",
+}
 """Worlds that once failed, and of what."""
 
 

@@ -234,8 +234,13 @@ class Program:
             self._end(target)
 
     def may_start(self, sequence: Handle) -> bool:
-        """Whether its first chunk may follow the copies of its bind, which are under way (decision 2)."""
-        return self._device.facts.follows_copies and self._sequences[sequence].may_start
+        """Whether its first chunk may follow the copies of its bind, which are under way and none of which has failed:
+        a unit that is submitted later knows nothing of a copy that has already ended (decision 2)."""
+        if not self._device.facts.follows_copies or not self._sequences[sequence].may_start:
+            return False
+        bind = self._transactions.current
+        assert bind is not None and bind.subject == sequence, "L1: a restore without its transaction"
+        return not bind.has_failure
 
     def in_flight(self, sequence: Handle) -> bool:
         """Whether work of this sequence is still under way."""
@@ -444,7 +449,7 @@ class Program:
         flight = UnitFlight(((sequence, stop),), is_prefill=True)
         if is_early:
             bind = self._transactions.current
-            assert bind is not None and bind.subject == turn.sequence, "L1: a restore without its transaction"
+            assert bind is not None
             self._flights.add_early(self._device.submit_unit(batch, sorted(bind.transfers)), flight)
         else:
             self._flights.add_unit(self._device.submit_unit(batch), flight)
