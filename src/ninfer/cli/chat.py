@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from ninfer.base.errors import NInferError
-from ninfer.cli.engine_options import engine_options, env_option, find_model_name, read_engine_options
+from ninfer.cli.engine_options import NumberRange, engine_options, env_option, find_model_name, read_engine_options
 from ninfer.cli.listening import listen
 from ninfer.cli.opening import opened_engine
 from ninfer.engine.facade import Engine
@@ -35,7 +35,7 @@ Ctrl+C stops the answer."""
 @engine_options
 @env_option("--system", default=None, help="System prompt.")
 @env_option("--max-tokens", type=click.IntRange(min=1), help="Budget of one answer. [default: what the context leaves]")
-@env_option("--temperature", type=click.FloatRange(0.0, 2.0), help="0 is greedy. [default: the model's]")
+@env_option("--temperature", type=NumberRange(0.0, 2.0), help="0 is greedy. [default: the model's]")
 @env_option("--seed", type=int, help="Same seed and same conversation, same answers.")
 @env_option("--think/--no-think", default=False, show_default=True, help="Let the model think before it answers.")
 def command(**given: Any) -> int:

@@ -3,6 +3,7 @@ variable, shown in --help."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -30,6 +31,16 @@ class ByteCount(click.ParamType[int]):
         if found is None:
             self.fail(f"{value!r} is not a number of bytes (examples: 1048576, 64MiB, 8GiB)", param, ctx)
         return int(found[1]) * _UNITS[found[2]]
+
+
+class NumberRange(click.FloatRange):
+    """A number in a range. Not-a-number lies in none, though no comparison says so."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number: float = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value!r} is not a number", param, ctx)
+        return number
 
 
 class TokensOrAuto(click.ParamType[Any]):
@@ -119,7 +130,7 @@ _ENGINE_OPTIONS = (
     ),
     env_option(
         "--max-gap-ms",
-        type=click.FloatRange(min=0, min_open=True),
+        type=NumberRange(min=0, min_open=True),
         help="Milliseconds that answering lanes may wait for a prompt chunk; chunks are then cut shorter, down to 64 "
         "tokens. [default: no limit]",
     ),
@@ -127,11 +138,11 @@ _ENGINE_OPTIONS = (
         "--max-queue", type=click.IntRange(min=1), default=128, show_default=True, help="Requests that may wait."
     ),
     env_option(
-        "--queue-timeout", type=click.FloatRange(min=0.001), default=600.0, show_default=True, help="Seconds in queue."
+        "--queue-timeout", type=NumberRange(min=0.001), default=600.0, show_default=True, help="Seconds in queue."
     ),
     env_option(
         "--request-timeout",
-        type=click.FloatRange(min=0.001),
+        type=NumberRange(min=0.001),
         default=3600.0,
         show_default=True,
         help="Seconds for one request in all.",

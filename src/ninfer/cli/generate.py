@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from ninfer.cli.engine_options import engine_options, env_option, read_engine_options
+from ninfer.cli.engine_options import NumberRange, engine_options, env_option, read_engine_options
 from ninfer.cli.listening import listen
 from ninfer.cli.main import EXIT_INTERRUPTED
 from ninfer.cli.opening import opened_engine
@@ -26,8 +26,8 @@ from ninfer.ports.sampling import SamplingParams
 @click.option("--prompt", help="Prompt as raw text.")
 @click.option("--chat", help="A user's message, put through the chat template.")
 @env_option("--max-tokens", type=click.IntRange(min=1), default=128, show_default=True, help="Output budget.")
-@env_option("--temperature", type=click.FloatRange(0.0, 2.0), help="0 is greedy. [default: the model's]")
-@env_option("--top-p", type=click.FloatRange(0.0, 1.0), help="0 is greedy. [default: the model's]")
+@env_option("--temperature", type=NumberRange(0.0, 2.0), help="0 is greedy. [default: the model's]")
+@env_option("--top-p", type=NumberRange(0.0, 1.0), help="0 is greedy. [default: the model's]")
 @env_option("--top-k", type=click.IntRange(min=0), help="0 is off. [default: the model's]")
 @env_option("--seed", type=int, help="Same seed, same draw.")
 @click.option("--ignore-eos", is_flag=True, help="Go on to the budget, past stop tokens.")
@@ -46,6 +46,8 @@ def command(**given: Any) -> int:
         raise click.UsageError("give one of --ids, --prompt and --chat")
     if given["prompt"] == "":
         raise click.UsageError("--prompt must not be empty")
+    if "" in given["stop"]:
+        raise click.UsageError("--stop must not be empty")
     ids = None if given["ids"] is None else _read_ids(given["ids"])
     with opened_engine(options) as engine:
         question = _read_question(engine, ids, given)

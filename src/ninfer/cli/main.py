@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from ninfer.base.errors import BadInput, NInferError
-from ninfer.cli.spelling import spell_options
+from ninfer.cli.spelling import is_about_option, spell_options
 
 _COMMANDS: dict[str, tuple[str, str]] = {
     "serve": ("ninfer.cli.serve", "Serve a model over HTTP (OpenAI API)."),
@@ -60,7 +60,8 @@ def cli() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Entry point. Exits with 0, 1 (error, one line on stderr), 2 (wrong usage) or 130 (interrupted)."""
+    """Entry point. Exits with 0, 1 (error), 2 (wrong usage, the value of an option included) or 130 (interrupted).
+    An error is one line on stderr."""
     sys.exit(run(arguments))
 
 
@@ -81,7 +82,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         click.echo("ninfer: interrupted", err=True)
         return EXIT_INTERRUPTED
     except BadInput as error:
-        return _complain(spell_options(error))
+        return _complain(spell_options(error), EXIT_USAGE if is_about_option(error) else EXIT_ERROR)
     except NInferError as error:
         return _complain(str(error))
     except BrokenPipeError:
@@ -91,9 +92,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
     return result if isinstance(result, int) else 0
 
 
-def _complain(text: str) -> int:
+def _complain(text: str, code: int = EXIT_ERROR) -> int:
     click.echo(f"ninfer: error: {_one_line(text)}", err=True)
-    return EXIT_ERROR
+    return code
 
 
 def _complain_of_usage(error: click.UsageError) -> int:

@@ -15,6 +15,7 @@ from ninfer.base.clock import SystemClock
 from ninfer.base.errors import BadInput, DeviceFailure
 from ninfer.cli.engine_options import (
     ByteCount,
+    NumberRange,
     engine_options,
     env_option,
     find_model_name,
@@ -40,12 +41,10 @@ from ninfer.config.secrets import read_api_keys
     "--cors-origin", multiple=True, help="Origin a browser may call from, or *; several allowed. [default: none]"
 )
 @env_option("--body-limit", type=ByteCount(), default="128MiB", show_default=True, help="Largest request body.")
-@env_option(
-    "--body-timeout", type=click.FloatRange(min=0.1), default=60.0, show_default=True, help="Seconds for a body."
-)
+@env_option("--body-timeout", type=NumberRange(min=0.1), default=60.0, show_default=True, help="Seconds for a body.")
 @env_option(
     "--ping-interval",
-    type=click.FloatRange(min=0.01, max=10.0),
+    type=NumberRange(min=0.01, max=10.0),
     default=5.0,
     show_default=True,
     help="Seconds of silence in a stream before a comment line is sent.",
@@ -59,21 +58,21 @@ from ninfer.config.secrets import read_api_keys
 )
 @env_option(
     "--stalled-reader-timeout",
-    type=click.FloatRange(min=0.001),
+    type=NumberRange(min=0.001),
     default=60.0,
     show_default=True,
     help="Seconds that one write to a client may take.",
 )
 @env_option(
     "--stall-timeout",
-    type=click.FloatRange(min=0.001),
+    type=NumberRange(min=0.001),
     default=60.0,
     show_default=True,
     help="Seconds without progress after which a busy engine counts as stalled.",
 )
 @env_option(
     "--drain-timeout",
-    type=click.FloatRange(min=0.0),
+    type=NumberRange(min=0.0),
     default=30.0,
     show_default=True,
     help="Seconds that requests in flight have after SIGTERM.",

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from ninfer.base.errors import BadInput
-from ninfer.cli.engine_options import ByteCount
+from ninfer.cli.engine_options import ByteCount, NumberRange
 from ninfer.sim.replay.geometries import GEOMETRY_NAMES
 from ninfer.sim.replay.plot import draw_plot
 from ninfer.sim.replay.policies import Policy
@@ -32,7 +32,7 @@ _PATH = click.Path(path_type=Path)
 @click.option("--policy", type=click.Choice([one.value for one in Policy]), default="ours", show_default=True)
 @click.option("--order", type=click.Choice([one.value for one in Order]), default="nominal", show_default=True)
 @click.option("--max-context", type=click.IntRange(min=64), help="Default: as the longest request and the pages need.")
-@click.option("--state-share", type=click.FloatRange(0, 1), help="Part of the device for states. Default: by a rule.")
+@click.option("--state-share", type=NumberRange(0, 1), help="Part of the device for states. Default: by a rule.")
 @click.option("--audit-every", type=click.IntRange(min=0), default=0, help="Recount everything every N cycles.")
 @click.option("--plot", type=_PATH, help="Draw occupancy and hit rate by turn into this SVG file.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a trace.")

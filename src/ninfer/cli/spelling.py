@@ -55,6 +55,11 @@ _NAMES_OF_OPTIONS = re.compile(
 )
 
 
+def is_about_option(error: BadInput) -> bool:
+    """Whether the value of an option is at fault: wrong usage, found later than the command line's own checks."""
+    return error.param in _SPELLINGS or error.param in ("request_log", "api_key_file")
+
+
 def spell_options(error: BadInput) -> str:
     """The message with each field that an option sets spelled as that option.
 

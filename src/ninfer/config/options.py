@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
@@ -13,6 +14,9 @@ from ninfer.base.pools import PAGE_TOKENS
 MAX_LANES = 8
 LEAST_CONTEXT = 16
 DEFAULT_PREFILL_CHUNK_TOKENS = 512
+
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#\s]+", re.IGNORECASE)
+"""What a browser sends as Origin, but for `null`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +100,13 @@ class ServerOptions:
 
     def __post_init__(self) -> None:
         _check(0 <= self.port <= 65535, "port", "must be 0 to 65535")
+        _check(all(self.served_model_names), "served_model_names", "must not be empty")
+        for origin in self.cors_origins:
+            _check(
+                origin in ("*", "null") or _ORIGIN.fullmatch(origin) is not None,
+                "cors_origins",
+                f"must be * or scheme://host[:port] without a path, not {origin!r}",
+            )
         _check(self.body_limit_bytes >= 1024, "body_limit_bytes", "must be at least 1024 bytes")
         _check(self.body_timeout_s > 0, "body_timeout_s", "must be positive")
         _check(0 < self.ping_interval_s <= 10, "ping_interval_s", "must be in (0, 10]")

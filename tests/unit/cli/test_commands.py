@@ -113,7 +113,7 @@ def test_wrong_model_directories_are_one_line(tmp_path: Path, capsys: pytest.Cap
     (tmp_path / "config.json").write_text("{")
     assert run(["inspect", str(tmp_path)]) == 1
     assert "not valid JSON" in error_line(capsys)
-    assert run(["inspect", str(DENSE), "--kv-capacity", "64"]) == 1
+    assert run(["inspect", str(DENSE), "--kv-capacity", "64"]) == 2
     assert "--kv-capacity 64 (1 pages)" in error_line(capsys)
 
 
@@ -157,7 +157,7 @@ def test_every_command_judges_the_directory_first_and_alike(
 def test_an_error_spells_the_option_as_it_was_typed(
     arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(arguments) == 1
+    assert run(arguments) == 2
     assert capsys.readouterr().err.splitlines()[-1] == f"ninfer: error: {text}"
 
 
@@ -165,7 +165,7 @@ def test_a_gpu_that_is_not_there_is_one_line(capsys: pytest.CaptureFixture[str])
     """[issue E bad input] What is missing, and what works instead."""
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
-    assert run(["generate", "--prompt", "x", "--device", "cuda"]) == 1
+    assert run(["generate", "--prompt", "x", "--device", "cuda"]) == 2
     line = capsys.readouterr().err.splitlines()[-1]
     assert line.startswith("ninfer: error: --device cuda: ")
     assert line.endswith("; use device cpu")

@@ -84,20 +84,24 @@ def test_ctrl_c_during_decode_is_no_success(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "word"),
+    ("arguments", "word", "code"),
     [
-        (["--ids", "[1, 99999]"], "token id 99999"),
-        (["--prompt", "word " * 5000], "maximum context length"),
-        (["--prompt", "x", "--device", "cuda"], "--device cuda"),
-        (["--prompt", "x", "--host-capacity-bytes", "1000000GiB"], "--host-capacity-bytes"),
+        (["--ids", "[1, 99999]"], "token id 99999", 1),
+        (["--prompt", "word " * 5000], "maximum context length", 1),
+        (["--prompt", "x", "--device", "cuda"], "--device cuda", 2),
+        (["--prompt", "x", "--host-capacity-bytes", "1000000GiB"], "--host-capacity-bytes", 2),
+        (["--prompt", "x", "--temperature", "nan"], "--temperature", 2),
+        (["--prompt", "x", "--top-p", "nan"], "--top-p", 2),
+        (["--prompt", "x", "--stop", ""], "--stop", 2),
     ],
 )
 def test_what_cannot_be_generated_is_one_line(
-    capsys: pytest.CaptureFixture[str], arguments: list[str], word: str
+    capsys: pytest.CaptureFixture[str], arguments: list[str], word: str, code: int
 ) -> None:
-    assert run(["generate", str(DENSE), "--max-concurrency", "1", *arguments]) == 1
+    """An option's value at fault, not-a-number included: 2; the input itself: 1."""
+    assert run(["generate", str(DENSE), "--max-concurrency", "1", *arguments]) == code
     line = capsys.readouterr().err.splitlines()[-1]
-    assert line.startswith("ninfer: error: ")
+    assert line.startswith("ninfer")
     assert word in line
 
 
