@@ -51,7 +51,7 @@ def describe(sample: Sample) -> dict[str, Any]:
     }
 
 
-def sum_up(samples: list[Sample], engine: dict[str, float] | None) -> dict[str, Any]:
+def sum_up(samples: list[Sample], engine: dict[str, int] | None) -> dict[str, Any]:
     """The whole load. `engine`: growth of the server's own totals; None where it tells none."""
     rows = [describe(sample) for sample in samples]
     good = [row for row in rows if row["outcome"]["error"] is None]
@@ -98,20 +98,20 @@ def sum_up(samples: list[Sample], engine: dict[str, float] | None) -> dict[str, 
     }
 
 
-def find_growth(before: str | None, after: str | None) -> dict[str, float] | None:
-    """By how much the server's own totals grew between two scrapes of /metrics."""
+def find_growth(before: str | None, after: str | None) -> dict[str, int] | None:
+    """Counts and bytes: by how much the server's own totals grew between two scrapes of /metrics."""
     if before is None or after is None:
         return None
     earlier, later = _read_totals(before), _read_totals(after)
-    return {name: later[name] - earlier.get(name, 0.0) for name in _ENGINE_TOTALS if name in later}
+    return {name: later[name] - earlier.get(name, 0) for name in _ENGINE_TOTALS if name in later}
 
 
-def _read_totals(text: str) -> dict[str, float]:
+def _read_totals(text: str) -> dict[str, int]:
     totals = {}
     for line in text.splitlines():
         name, _, value = line.partition(" ")
         if name.startswith("ninfer_") and name.endswith("_total"):
-            totals[name.removeprefix("ninfer_").removesuffix("_total")] = float(value)
+            totals[name.removeprefix("ninfer_").removesuffix("_total")] = int(float(value))
     return totals
 
 
