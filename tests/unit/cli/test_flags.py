@@ -82,6 +82,7 @@ def test_what_a_plan_changed_is_said_in_the_flags_spelling(capsys: pytest.Captur
     ("flags", "named"),
     [
         (["--device-bytes", "1KiB"], "--device-bytes 1024: "),
+        (["--device-bytes", "0"], "--device-bytes 0: "),
         (["--max-context", "64"], "--max-context 64 is less than the longest request"),
         (["--device-bytes", "1000GiB", "--max-context", "40000"], "name a larger --max-context"),
         (["--geometry", "none"], "--geometry 'none' is not known"),

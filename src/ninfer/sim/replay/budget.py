@@ -66,7 +66,7 @@ def default_share(geometry: ModelGeometry, device_bytes: int, lanes: int) -> flo
     """One state for each TOKENS_PER_STATE tokens of KV, and at least one for each lane."""
     state = image_bytes(geometry)
     beside = TOKENS_PER_STATE // PAGE_TOKENS * page_bytes(geometry)
-    return max(lanes * state / device_bytes, state / (state + beside))
+    return max(lanes * state / max(device_bytes, 1), state / (state + beside))
 
 
 def _least_context(longest_tokens: int, pages: int, lanes: int, most_tokens: int) -> int:
