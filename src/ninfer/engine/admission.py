@@ -22,7 +22,7 @@ from ninfer.sched.permits import find_victim, may_preempt
 from .failure import Endings
 from .followers import Lead, choose_lead, goes_on, list_leads
 from .request import Phase, Request
-from .room import Room, make_room, revoke_at_last, revoke_snapshot, write_back
+from .room import Pace, Room, make_room, revoke_at_last, revoke_snapshot, write_back
 from .state import EngineState
 
 
@@ -33,7 +33,7 @@ class Outcome(Enum):
     WAITS = "waits"
     """Until a new capacity event."""
     SOON = "soon"
-    """Until a unit or a transfer in flight has landed."""
+    """Until a unit or a transfer in flight has landed, or it may plan on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Missing:
     source: Source
     shortfall: Shortfall
     is_coming: bool = False
-    """A transfer under way will help (C8)."""
+    """A transfer under way will help (C8), or room is made later (`Pace`)."""
 
 
 class Admission:
@@ -54,6 +54,7 @@ class Admission:
         self._endings = endings
         self._leads: dict[Ticket, Lead] = {}
         """What waiting requests follow."""
+        self._pace = Pace()
 
     def resume_paused(self) -> bool:
         """Try the oldest paused request with its full permit. True: something changed."""
@@ -63,9 +64,9 @@ class Admission:
         ticket = state.queue.find_paused()
         return ticket is not None and self._try(state.requests[ticket]) is Outcome.BOUND
 
-    def admit_fresh(self) -> bool:
+    def admit_fresh(self, pace: Pace) -> bool:
         """Try the next of the scan. True: something changed, ask again after settling."""
-        state = self._state
+        state, self._pace = self._state, pace
         self._wake()
         if state.program.transaction_open or state.binding is not None:
             return False
@@ -210,9 +211,12 @@ class Admission:
         missing = self._bind(request, source)
         if missing is None:
             return None
+        pace = self._pace if right is Right.ENTRY else None
+        if pace is not None and not pace.ask():
+            return replace(missing, is_coming=True)
         room = Room.NONE
         if self._can_make_room(request, source, right):
-            room = make_room(self._state, request, missing.shortfall, right, _keep(source))
+            room = make_room(self._state, request, missing.shortfall, right, _keep(source), pace)
         if room is Room.MADE:
             return None
         if room is Room.COMING:

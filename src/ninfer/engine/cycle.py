@@ -10,6 +10,7 @@ from ninfer.base.ids import Ticket
 from .admission import Admission
 from .failure import Endings
 from .request import Interrupt, Phase, Request
+from .room import MOST_ACTIONS, Pace
 from .settle import Settlement
 from .state import EngineState
 from .turns import Turns
@@ -39,14 +40,18 @@ class Cycle:
         # 3. Residents get the permits of their next units, before anybody new can spend the room.
         granted = self._turns.grant_residents()
 
-        # 4. Fresh requests take what is left. A bind without copies is complete at once.
-        while self._admission.admit_fresh():
-            moved = True
-            self._settlement.poll()
+        # 4. Fresh requests take what is left. Who needs room made waits for it until the granted draws are under way.
+        pace = Pace(0 if granted.draws else MOST_ACTIONS)
+        moved |= self._admit(pace)
         moved |= self._settlement.poll()  # a context transaction may have landed meanwhile (J8)
 
-        # 5. One compact set of draws.
+        # 5. One compact set of draws; while the device computes them, room for a newcomer.
         moved |= self._turns.submit_draws(granted)
+        if pace.has_yielded and granted.draws:
+            pace = Pace()
+            moved |= self._admit(pace)
+        self.state.making_room = pace.has_yielded
+        moved |= pace.has_yielded  # it goes on in the next cycle, which comes at once (V-16)
 
         # 6. One chunk of prefill or replay, of somebody whose bind has landed by now.
         moved |= self._settlement.poll()
@@ -54,6 +59,14 @@ class Cycle:
         moved |= self._turns.submit_prefill(granted)
 
         self._count_cycle()
+        return moved
+
+    def _admit(self, pace: Pace) -> bool:
+        """Fresh requests, one by one. A bind without copies is complete at once. True: somebody left the queue."""
+        moved = False
+        while self._admission.admit_fresh(pace):
+            moved = True
+            self._settlement.poll()
         return moved
 
     def arrive(self, request: Request) -> None:

@@ -6,7 +6,7 @@ first; what it frees may come only when its copies have landed, and until then t
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from ninfer.base.ids import Handle
@@ -18,6 +18,9 @@ from ninfer.resource.admission import Claim, Right
 from .request import Phase, Request
 from .state import EngineState
 
+MOST_ACTIONS = 8
+"""Actions of fresh admissions in one cycle, some milliseconds of planning: those who decode wait no longer."""
+
 
 class Room(Enum):
     """What came of an attempt to make room."""
@@ -25,17 +28,39 @@ class Room(Enum):
     MADE = "made"
     """Ask again at once."""
     COMING = "coming"
-    """When a transfer has landed (C8)."""
+    """When a transfer has landed (C8), or once the next step runs or the next cycle has begun: see `Pace`."""
     NONE = "none"
 
 
+@dataclass(slots=True)
+class Pace:
+    """How far fresh admissions may go before they yield. A yield ends the scan, so that nobody younger gets the room.
+
+    Only they yield: residents and the oldest paused request go on at once (C8), for between two cycles others might
+    take what was released for them.
+    """
+
+    left: int = MOST_ACTIONS
+    has_yielded: bool = False
+
+    def ask(self) -> bool:
+        """Whether another action may be planned now; else the asker yields."""
+        self.has_yielded |= self.left <= 0
+        return not self.has_yielded
+
+
 def make_room(
-    state: EngineState, asker: Request, shortfall: Shortfall, right: Right, keep: frozenset[Handle] = frozenset()
+    state: EngineState,
+    asker: Request,
+    shortfall: Shortfall,
+    right: Right,
+    keep: frozenset[Handle] = frozenset(),
+    pace: Pace | None = None,
 ) -> Room:
-    """Room for required work. `keep`: points that must stay on the device (the own source)."""
+    """Room for required work. `keep`: points that must stay on the device (the own source). `pace`: of a newcomer."""
     if state.is_coming(shortfall.pool):
         return Room.COMING
-    room = _reclaim(state, shortfall, Claim(right, keep, asker.ticket))
+    room = _reclaim(state, shortfall, Claim(right, keep, asker.ticket), pace)
     if room is not Room.NONE:
         return room
     if asker.phase is not Phase.QUEUED and _revoke_youngest(state, asker, shortfall.pool):
@@ -114,14 +139,18 @@ def write_back(state: EngineState, point: Handle) -> bool:
     return False
 
 
-def _reclaim(state: EngineState, shortfall: Shortfall, claim: Claim) -> Room:
+def _reclaim(state: EngineState, shortfall: Shortfall, claim: Claim, pace: Pace | None = None) -> Room:
     """Carry out the first action, ask for the gap again, until it is closed or the right is used up (I6)."""
     program, resources, pool, gap = state.program, state.resources, shortfall.pool, shortfall.gap
     while gap > 0:
+        if pace is not None and not pace.ask():
+            return Room.COMING
         copies = not state.skips_demotion and claim.right is not Right.SPARE  # what may go needs no copy
         plan = resources.plan_room(replace(shortfall, need=shortfall.free + gap), claim, may_copy=copies)
         if plan is None:
             return Room.NONE
+        if pace is not None:
+            pace.left -= 1
         freed, demotion = resources.carry_out(plan, claim)
         gap -= freed[pool]
         if demotion is None or gap <= 0:  # the end of host victims may have closed it

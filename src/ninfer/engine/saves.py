@@ -37,6 +37,8 @@ def reserve_captures(state: EngineState, request: Request, chunk_end: int) -> tu
 def _reserve(state: EngineState, request: Request, plan: CapturePlan) -> bool:
     """A free slot, one that nothing is lost with, that of the outdated point, one that the save has a right to (D6)."""
     assert request.sequence is not None
+    if state.making_room:
+        return False
     capture = CaptureRequest(plan.frontier, PointKind.INPUT_POINT)
     shortfall = state.program.reserve_capture(request.sequence, capture, None)
     if shortfall is not None and make_capture_room(

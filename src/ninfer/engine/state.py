@@ -105,6 +105,8 @@ class EngineState:
     """Pools that the open transaction will give something back to."""
     skips_demotion: bool = False
     """The last demotion failed: room is made by ending points, until that or a bind has succeeded."""
+    making_room: bool = False
+    """A newcomer goes on making room in the next cycle: no save takes what is free by now."""
     draws_in_flight: int = 0
     prefill_in_flight: Ticket | None = None
     prefill_started_s: float | None = None

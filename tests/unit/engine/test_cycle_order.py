@@ -21,6 +21,7 @@ from ninfer.engine.state import EngineState
 from ninfer.engine.turns import Turns
 from ninfer.ports.device import UnitBatch, UnitKind
 from ninfer.resource.admission import Claim, Right
+from ninfer.resource.manager import ResourceManager
 from ninfer.sim.device import SimDevice
 from ninfer.sim.spec import draw_world
 from ninfer.sim.world import World
@@ -66,9 +67,15 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
     spy(EngineCore, "step", lambda *_: watch.cycles.append([]))
     for (owner, name), word in STEPS.items():
         spy(owner, name, lambda *_, word=word: watch.note(word))
+    spy(ResourceManager, "plan_room", lambda _, __, claim, **___: note_planning(watch, claim))
     spy(SimDevice, "submit_unit", lambda _, batch, *__: watch.note(name_unit(batch)))
     spy(SimDevice, "submit_sampling", lambda *_: watch.note("sample"))
     return watch
+
+
+def note_planning(watch: Watch, claim: Claim) -> None:
+    if claim.right is Right.ENTRY:
+        watch.note("plan")
 
 
 def name_unit(batch: UnitBatch) -> str:
@@ -86,11 +93,25 @@ def test_every_cycle_goes_through_the_steps_in_the_order_of_the_design(watch: Wa
     for cycle in watch.cycles:
         steps = [word for word in cycle if word in STEPS.values()]
         steps = [word for word, _ in groupby(_without_settling_between(steps))]
+        if steps[7:8] == ["admit"]:  # room for newcomers, while the device draws
+            del steps[7]
         assert steps == order or steps == [], "a cycle is whole, or the device failed before it began"
         units = [word for word in cycle if word in ("sample", "chunk")]
         assert units in ([], ["sample"], ["chunk"], ["sample", "chunk"]), "one set of draws, then one chunk"
         worked += len(units)
     assert worked > 50
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_room_for_a_newcomer_is_planned_while_the_granted_draws_are_under_way(watch: Watch, seed: int) -> None:
+    """[J8] [C7] [V-16]: nobody who may decode waits for the planning of somebody else's admission."""
+    World(draw_world(seed)).run()
+    both = 0
+    for cycle in watch.cycles:
+        if "plan" in cycle and "sample" in cycle:
+            assert cycle.index("sample") < cycle.index("plan"), "the step waited for the planning of an admission"
+            both += 1
+    assert both > 0, "no world in which it matters"
 
 
 def _without_settling_between(steps: list[str]) -> list[str]:

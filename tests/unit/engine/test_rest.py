@@ -218,7 +218,7 @@ def test_requests_that_nothing_will_ever_move_are_told_so() -> None:
     """[V-16]: an engine that forgot somebody fails and names them; it does not sleep over them until their deadline."""
     engine = SimEngine(audit=False)
     engine.state.clock = SystemClock()
-    engine.core._cycle._admission.admit_fresh = lambda: False  # type: ignore[method-assign]
+    engine.core._cycle._admission.admit_fresh = lambda pace: False  # type: ignore[method-assign]
     engine.core.start()
     _, ear = submit(engine, 1)
     assert ear.ended.wait(LIMIT_S)

@@ -12,13 +12,15 @@ from ninfer.engine.request import Request
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[Ticket]:
-    """Tickets in the order in which they were tried, whatever came of it."""
+    """Tickets in the order in which they were tried, whatever came of it, unless it was put off."""
     tickets: list[Ticket] = []
     attempt = Admission._attempt
 
     def spy(self: Admission, request: Request) -> Outcome:
-        tickets.append(request.ticket)
-        return attempt(self, request)
+        outcome = attempt(self, request)
+        if not self._pace.has_yielded:
+            tickets.append(request.ticket)
+        return outcome
 
     monkeypatch.setattr(Admission, "_attempt", spy)
     return tickets
