@@ -148,7 +148,7 @@ def _open_log(path: Path) -> IO[str]:
     try:
         return path.open("a", encoding="utf-8")
     except OSError as error:
-        raise BadInput(f"--request-log: cannot write {path}: {error.strerror}", param="request_log") from None
+        raise BadInput(f"request_log: cannot write {path}: {error.strerror}", param="request_log") from None
 
 
 def _report_drain(live: int) -> None:

@@ -49,15 +49,20 @@ REPLAY_FLAGS: dict[str, str] = {
 }
 """The same for what `ninfer simulate` alone has."""
 
-_SPELLINGS = FLAGS | REPLAY_FLAGS
+FILE_FLAGS: dict[str, str] = {"api_key_file": "--api-key-file", "request_log": "--request-log"}
+"""Options that name a file: fields of nothing. A message begins with them; elsewhere they may be part of a path."""
+
+_SPELLINGS = FLAGS | REPLAY_FLAGS | FILE_FLAGS
 _NAMES_OF_OPTIONS = re.compile(
-    r"\b(" + "|".join(re.escape(name) for name in _SPELLINGS if "_" in name) + r")\b"  # longer names stand first
+    r"\b("
+    + "|".join(re.escape(name) for name in FLAGS | REPLAY_FLAGS if "_" in name)
+    + r")\b"  # longer names stand first
 )
 
 
 def is_about_option(error: BadInput) -> bool:
     """Whether the value of an option is at fault: wrong usage, found later than the command line's own checks."""
-    return error.param in _SPELLINGS or error.param in ("request_log", "api_key_file")
+    return error.param in _SPELLINGS
 
 
 def spell_options(error: BadInput) -> str:

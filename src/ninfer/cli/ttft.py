@@ -56,7 +56,10 @@ def command(**given: Any) -> int:
     Outcome; hits and real work; physical transfers; preemption; latency as a user sees it. One run is one sample: it
     promises no distribution. Exit status 1 when a request failed.
     """
-    client = ChatClient(given["url"], _read_key(given["api_key_file"]))
+    try:
+        client = ChatClient(given["url"], _read_key(given["api_key_file"]))
+    except ValueError as error:
+        raise click.UsageError(f"--url {given['url']}: {error}") from None
     if client.fetch("/v1/models") is None:
         raise NInferError(f"no server answers at {given['url']} (/v1/models)")
     shape = LoadShape(

@@ -20,9 +20,9 @@ def read_api_keys(file: Path | None) -> tuple[str, ...]:
         try:
             from_file = _split(file.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError):
-            raise BadInput(f"the API key file {file} cannot be read", param="api_key_file") from None
+            raise BadInput(f"api_key_file: {file} cannot be read", param="api_key_file") from None
         if not from_file:
-            raise BadInput(f"the API key file {file} holds no key", param="api_key_file")
+            raise BadInput(f"api_key_file: {file} holds no key", param="api_key_file")
         keys += from_file
     return tuple(dict.fromkeys(keys))
 

@@ -64,6 +64,7 @@ def test_every_flag_of_an_engine_has_an_environment_variable(name: str) -> None:
         ("--served-model-name", ""),
         ("--cors-origin", "page.test:3000"),
         ("--cors-origin", "http://page.test/"),
+        ("--api-key-file", "/dev/null"),
     ],
 )
 def test_a_value_out_of_range_is_said_in_the_flags_spelling(
@@ -91,3 +92,9 @@ def test_what_a_plan_changed_is_said_in_the_flags_spelling(capsys: pytest.Captur
 def test_an_error_of_a_replay_names_the_flag(flags: list[str], named: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["simulate", str(TRACE), *flags]) == 2
     assert named in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("url", ["http://[::1", "http://127.0.0.1:99999"])
+def test_an_address_that_is_none_is_wrong_usage(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["ttft", "--url", url]) == 2
+    assert f"--url {url}: " in capsys.readouterr().err
