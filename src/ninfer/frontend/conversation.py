@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ninfer.base.errors import BadInput
-from ninfer.frontend.escape import CONTENT_END, ControlText
+from ninfer.frontend.escape import ControlText
 from ninfer.frontend.messages import ChatInput, Content, Message, PastToolCall, Role, TextPart
 from ninfer.frontend.template import RESERVED_NAMES
 
@@ -65,30 +65,30 @@ def protected_kwargs(chat: ChatInput, control: ControlText) -> Mapping[str, obje
         raise BadInput("a template variable is nested too deeply", param="chat_template_kwargs") from None
 
 
-def with_content_end_marked(message: TemplateMessage) -> TemplateMessage | None:
-    """A copy whose last text carries CONTENT_END behind its last visible character; None when there is no such text."""
+def with_content_end_marked(message: TemplateMessage, mark: str) -> TemplateMessage | None:
+    """A copy whose last text carries the mark behind its last visible character; None when there is no such text."""
     content = message["content"]
-    return with_part_end_marked(message, len(content) - 1 if isinstance(content, list) else 0)
+    return with_part_end_marked(message, len(content) - 1 if isinstance(content, list) else 0, mark)
 
 
-def with_part_end_marked(message: TemplateMessage, part: int) -> TemplateMessage | None:
+def with_part_end_marked(message: TemplateMessage, part: int, mark: str) -> TemplateMessage | None:
     """The same for one text part; 0 is the whole of plain content."""
     content = message["content"]
     if isinstance(content, str):
-        marked = _mark(content) if part == 0 else None
+        marked = _mark(content, mark) if part == 0 else None
         return None if marked is None else {**message, "content": marked}
     assert isinstance(content, list)
     if not 0 <= part < len(content):
         return None
-    marked = _mark(content[part]["text"])
+    marked = _mark(content[part]["text"], mark)
     if marked is None:
         return None
     return {**message, "content": [*content[:part], {**content[part], "text": marked}, *content[part + 1 :]]}
 
 
-def _mark(text: str) -> str | None:
+def _mark(text: str, mark: str) -> str | None:
     body = text.rstrip()
-    return body + CONTENT_END + text[len(body) :] if body else None
+    return body + mark + text[len(body) :] if body else None
 
 
 def _in_call_order(messages: Sequence[Message]) -> list[Message]:

@@ -17,7 +17,8 @@ BREAK = "\ufdd0"
 """Unicode noncharacter. In protected text a lone one was put there by us; one of the caller's own comes doubled."""
 
 CONTENT_END = "\x02"
-"""Marks where a message's content ends in a probe render. ASCII, so that the probe's text stays as narrow."""
+"""Marks where a message's content ends in a probe render. ASCII, so that the probe's text stays as narrow. Terminals
+write this character too: `choose_mark` says what to take then."""
 
 _UNESCAPE = re.compile(f"{BREAK}({BREAK}?)")
 
@@ -31,6 +32,17 @@ def replace_surrogates(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
+
+
+def choose_mark(text: str) -> str:
+    """CONTENT_END, or where the text has that character a longer mark that stands nowhere in it.
+
+    A mark begins and ends with a character that it has only there, so that none comes about where one is put in.
+    """
+    mark, count = CONTENT_END, 0
+    while mark in text:
+        mark, count = f"{CONTENT_END}{count}\x03", count + 1
+    return mark
 
 
 def unescape(text: str) -> str:

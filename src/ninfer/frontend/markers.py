@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from ninfer.base.errors import BadInput
 from ninfer.frontend.conversation import TemplateMessage, with_part_end_marked
-from ninfer.frontend.escape import CONTENT_END, ControlText
+from ninfer.frontend.escape import CONTENT_END, ControlText, choose_mark
 from ninfer.frontend.messages import MarkerUse, Message, Role, ToolSpec
 from ninfer.frontend.plan import MOST_MARKERS
 from ninfer.frontend.rewrite import PROBE_QUESTION, common_prefix, find_frame
@@ -110,21 +110,21 @@ def _existing(position: int | None, what: str) -> int:
 
 def _find_text_ends(rendered: Rendered) -> dict[tuple[int, int], int]:
     """Where the texts end that are needed, by message and part; what the template hides is left out."""
-    wanted = sorted(_list_wanted(rendered))
+    wanted, mark = sorted(_list_wanted(rendered)), choose_mark(rendered.text)
     messages = list(rendered.messages)
     marked: list[tuple[int, int]] = []
     for place, part in wanted:
-        changed = with_part_end_marked(messages[place], part)
+        changed = with_part_end_marked(messages[place], part, mark)
         if changed is not None:
             messages[place] = changed
             marked.append((place, part))
-    if not marked or CONTENT_END in rendered.text:
+    if not marked:
         return {}
     try:
         text = rendered.template.render(messages, rendered.tools, rendered.kwargs, generation_prompt=True)
     except BadInput:
         return {}
-    pieces = text.split(CONTENT_END)
+    pieces = text.split(mark)
     if len(pieces) != len(marked) + 1 or "".join(pieces) != rendered.text:
         return {}
     ends: dict[tuple[int, int], int] = {}
@@ -157,7 +157,7 @@ def _find_last_text(rendered: Rendered) -> tuple[int, int] | None:
         if rendered.shaped[place].role not in _CACHED_ROLES:
             return None
         part = _last_part(rendered, place)
-        if with_part_end_marked(rendered.messages[place], part) is not None:
+        if with_part_end_marked(rendered.messages[place], part, CONTENT_END) is not None:
             return place, part
     return None
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ninfer.base.errors import BadInput
 from ninfer.frontend.conversation import TemplateMessage, with_content_end_marked
-from ninfer.frontend.escape import CONTENT_END
+from ninfer.frontend.escape import choose_mark
 from ninfer.frontend.plan import RewriteKind
 from ninfer.frontend.template import ChatTemplate
 
@@ -60,14 +60,15 @@ def find_rewrite(
     frame = find_frame(template, kwargs)
     if frame is None or not rendered.endswith(frame.header):
         return _replay_without_probe(template, rendered, messages, tools, kwargs)
-    marked = None if CONTENT_END in rendered else _mark_last_words(messages)
+    mark = choose_mark(rendered)
+    marked = _mark_last_words(messages, mark)
     probe = _render_probe(template, marked or messages, tools, kwargs)
-    if marked is not None and (probe is None or not _mark_was_ignored(probe, rendered, frame.closing)):
+    if marked is not None and (probe is None or not _mark_was_ignored(probe, mark, rendered, frame.closing)):
         probe = _render_probe(template, messages, tools, kwargs)
     if probe is None:
         return _replay_without_probe(template, rendered, messages, tools, kwargs)
-    content_end = probe.find(CONTENT_END) if marked is not None and CONTENT_END in probe else None
-    text = probe if marked is None else probe.replace(CONTENT_END, "")
+    content_end = probe.find(mark) if marked is not None and mark in probe else None
+    text = probe if marked is None else probe.replace(mark, "")
     header_start = len(rendered) - len(frame.header)
     if text.startswith(rendered[:header_start]):
         kind, point = RewriteKind.RESPONSE_REPLAY, header_start
@@ -107,16 +108,16 @@ def find_frame(template: ChatTemplate, kwargs: Mapping[str, object]) -> Frame | 
     return Frame(closing=bare[found + len(PROBE_QUESTION) :], header=headed[len(bare) :])
 
 
-def _mark_last_words(messages: Sequence[TemplateMessage]) -> list[TemplateMessage] | None:
+def _mark_last_words(messages: Sequence[TemplateMessage], mark: str) -> list[TemplateMessage] | None:
     """The messages with the end of the last user or system message's content marked; None when it has no content."""
     said = max((place for place, message in enumerate(messages) if message["role"] in _SAID_ROLES), default=None)
-    marked = None if said is None else with_content_end_marked(messages[said])
+    marked = None if said is None else with_content_end_marked(messages[said], mark)
     return None if said is None or marked is None else [*messages[:said], marked, *messages[said + 1 :]]
 
 
-def _mark_was_ignored(probe: str, rendered: str, closing: str) -> bool:
+def _mark_was_ignored(probe: str, mark: str, rendered: str, closing: str) -> bool:
     """Whether the template printed the marked words as it prints them unmarked, and closed them as usual."""
-    end = probe.find(CONTENT_END)
+    end = probe.find(mark)
     return end >= 0 and rendered.startswith(probe[:end]) and rendered.startswith(closing, end)
 
 

@@ -123,6 +123,22 @@ def test_four_explicit_markers_leave_no_room() -> None:
         appending().plan_chat(chat(replace(SYSTEM, marker=SHARED), *messages))
 
 
+@pytest.mark.parametrize("make", [appending, stripping])
+@pytest.mark.parametrize("odd", ["\x02", "\x02\x020\x03", "\x021\x03\x02\x020"])
+def test_characters_of_terminals_anywhere_change_no_place(make: object, odd: str) -> None:
+    """[D12] [D13] prompts of shells come with \\x01 and \\x02; all positions are as with other characters there."""
+    plans = []
+    for shown in (odd, "\x05" * len(odd)):
+        said = Message(Role.USER, (TextPart(f"a{shown}", SHARED), TextPart(f"{shown}b")))
+        messages = (said, assistant(None, CALL), result(f"{shown}4{shown}", "c1"), assistant(f"{shown}"), user("c"))
+        frontend = make()
+        plan = frontend.plan_chat(chat(replace(SYSTEM, marker=ANCHOR), *messages, tools=[ADD]))
+        assert befores(frontend, plan)[1].endswith(f"a{shown}")
+        cuts = (*plan.shared_markers, *plan.anchors, plan.recovery_frontier)
+        plans.append([len(cut(frontend, plan, at)[0]) for at in cuts])
+    assert plans[0] == plans[1]
+
+
 def test_what_the_template_hides_cannot_be_marked() -> None:
     """[D13] a blank part has no text of its own."""
     with pytest.raises(BadInput, match="marker"):
