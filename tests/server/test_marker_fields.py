@@ -83,6 +83,16 @@ MARKER_ERRORS: dict[str, tuple[dict[str, Any], str, str]] = {
         "tools[1].cache_control",
         VALUE,
     ),
+    "marker on the function of a tool that is not shown": (
+        {"messages": USER, "tools": [{"type": "function", "function": {"name": "f", **MARK}}], "tool_choice": "none"},
+        "tools[0].function.cache_control",
+        VALUE,
+    ),
+    "a fifth marker on a function": (
+        {"messages": USER, "tools": [{"type": "function", "function": {"name": f"f{i}", **MARK}} for i in range(5)]},
+        "tools[4].function.cache_control",
+        VALUE,
+    ),
     "two markers on one tool": (
         {"messages": USER, "tools": [tool() | MARK | {"function": {"name": "f", **MARK, "anchor": True}}]},
         "tools[0].function.cache_control",

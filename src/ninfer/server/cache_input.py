@@ -41,6 +41,11 @@ def split_tool(tool: dict[str, Any], path: str) -> tuple[dict[str, Any], MarkerU
     return rest, marker
 
 
+def name_marked(tool: Mapping[str, Any], path: str) -> str:
+    """Where the marker of a tool that has one stands: on the tool, or on its function."""
+    return path if tool.get("cache_control") is not None else f"{path}.function"
+
+
 def check_shown(marker: MarkerUse | None, path: str, *, is_shown: bool) -> None:
     """A marker on a tool that the model is not shown has no place. Raises ApiError."""
     if marker is not None and not is_shown:

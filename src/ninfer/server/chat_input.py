@@ -14,7 +14,7 @@ import msgspec
 
 from ninfer.frontend.messages import ChatInput, Content, MarkerUse, Message, PastToolCall, Role, TextPart, ToolSpec
 from ninfer.server.body import check_depth, convert_struct
-from ninfer.server.cache_input import MarkerCount, check_shown, read_marker, split_tool
+from ninfer.server.cache_input import MarkerCount, check_shown, name_marked, read_marker, split_tool
 from ninfer.server.errors import invalid, unsupported
 from ninfer.server.schema import ChatFields, ContentPart, MessageIn, ToolCallIn, ToolIn
 
@@ -39,7 +39,7 @@ def read_chat(fields: ChatFields, session: str | None) -> ChatInput:
     )
     tools_enabled = _read_tool_choice(fields.tool_choice, tools)
     for index, tool in enumerate(tools):
-        check_shown(tool.marker, f"tools[{index}]", is_shown=tools_enabled)
+        check_shown(tool.marker, name_marked(fields.tools[index], f"tools[{index}]"), is_shown=tools_enabled)
     return ChatInput(
         messages=messages,
         tools=tools,
@@ -135,6 +135,7 @@ def _read_tools(tools: Sequence[dict[str, Any]], count: MarkerCount) -> tuple[To
 
 def _read_tool(tool: dict[str, Any], path: str, count: MarkerCount) -> ToolSpec:
     check_depth(tool, path)
+    marked = name_marked(tool, path)
     tool, marker = split_tool(tool, path)
     read = convert_struct(tool, ToolIn, path)
     if read.type != "function":
@@ -143,7 +144,7 @@ def _read_tool(tool: dict[str, Any], path: str, count: MarkerCount) -> ToolSpec:
     if len(name) > MAX_TOOL_NAME_CHARACTERS or not _TOOL_NAME.fullmatch(name):
         rule = f"must be 1 to {MAX_TOOL_NAME_CHARACTERS} characters without spaces, '<', '>' and '='"
         raise invalid(f"{path}.function.name {rule}.", param=f"{path}.function.name")
-    return ToolSpec(name=name, raw=tool, marker=count.note(marker, path))
+    return ToolSpec(name=name, raw=tool, marker=count.note(marker, marked))
 
 
 def _read_tool_choice(choice: str | dict[str, Any] | None, tools: Sequence[ToolSpec]) -> bool:
