@@ -1,4 +1,4 @@
-"""Reclaim's choice against the brute-force optimum of the source's order, over every small world ([I2], [I3], [I4], [I5]).
+"""Reclaim against the brute-force optimum of the source's order, over every small world ([I2], [I3], [I4], [I5]).
 
 "Every": at most four checkpoints at three levels of three histories, all ways in which the histories share their
 beginnings, private, public and double use, patterns of demand; one world of each class under renaming. About 97,000
