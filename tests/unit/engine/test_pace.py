@@ -9,6 +9,7 @@ from sim_engine import SimEngine, filler
 
 from ninfer.engine.request import Phase
 from ninfer.engine.room import MOST_ACTIONS
+from ninfer.engine.saves import reserve_captures
 from ninfer.resource.admission import Claim, Right
 from ninfer.resource.manager import ResourceManager
 from ninfer.resource.plans import Plan
@@ -54,3 +55,20 @@ def test_an_admission_yields_after_a_bounded_number_of_actions(monkeypatch: pyte
     engine.run()
     for caller in (large, small, *([decoding] if decoding else [])):
         caller.check_output()
+
+
+def test_no_save_takes_what_a_newcomer_has_made_free_so_far() -> None:
+    """[I10] [G7]: an optional save is skipped while somebody who has to go in goes on making room."""
+    engine = SimEngine(lanes=2, chunk=128)
+    caller = engine.submit(filler(200, 1), 2, recovery=192)
+    engine.turn()
+    engine.land()
+    assert caller.handle is not None
+    request = engine.state.requests[caller.handle.ticket]
+    assert request.frontier == 128
+    free = engine.program.occupancy().free
+    engine.state.making_room = True
+    assert reserve_captures(engine.state, request, 200) == ()
+    assert engine.program.occupancy().free == free
+    engine.run()
+    caller.check_output()
