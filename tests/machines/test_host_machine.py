@@ -206,8 +206,8 @@ class HostMachine(ProgramMachine):
     def demote_batch(self, dice: Random, actions: list[DemoteAction]) -> None:
         """I7: the pages of all groups in their order, cut at what is wanted and at what the host can place, and never
         with a hole; those with a replica leave at once, and without room nothing has changed (V-04)."""
-        chosen = dice.sample(actions, dice.randint(1, len(actions)))
-        pool, most, stores = chosen[0].pool, dice.choice((1, 5, 100)), self.program._stores
+        chosen = dice.sample(actions, dice.choice((dice.randint(1, len(actions)), len(actions))))
+        pool, most, stores = chosen[0].pool, dice.choice((1, 5, 100, 100)), self.program._stores
         tables = [
             (stores.directories[action.pages.serial].tables[pool], action.pages) for action in chosen if action.pages
         ]
