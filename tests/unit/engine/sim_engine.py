@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ninfer.base.buffers import IntBuffer
 from ninfer.base.clock import ManualClock
@@ -219,3 +219,25 @@ class SimEngine:
 def filler(count: int, seed: int) -> list[int]:
     """Deterministic tokens."""
     return [(seed * 7919 + index * 31 + (index * index) % 97) % VOCAB for index in range(count)]
+
+
+def send(
+    engine: SimEngine,
+    prompt: list[int],
+    most: int = 4,
+    *,
+    recovery: int | None = None,
+    markers: tuple[int, ...] = (),
+    anchors: tuple[int, ...] = (),
+    runs: bool = False,
+) -> Caller:
+    """Submit with markers and anchors; the scan is cut at each. `runs`: until the answer is there, and right."""
+    caller = Caller(prompt, GREEDY)
+    plan = make_plan(prompt, recovery)
+    cuts = tuple(sorted({*plan.execution_frontiers, *markers, *anchors} - {len(prompt)}))
+    plan = replace(plan, shared_markers=markers, anchors=anchors, execution_frontiers=cuts)
+    caller.handle = engine.core.submit(plan, GREEDY, max_tokens=most, sink=caller.events.append)
+    if runs:
+        engine.run()
+        caller.check_output()
+    return caller

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from sim_engine import GREEDY, IDENTITY, Caller, SimEngine, filler, make_plan
+from sim_engine import IDENTITY, Caller, SimEngine, filler, send
 
 from ninfer.base.buffers import IntBuffer
 from ninfer.base.outcome import Shortfall
@@ -17,27 +17,6 @@ from ninfer.engine.request import Request
 from ninfer.ports.native import Prompt
 from ninfer.resource.continuation import MOST_ANCHORS, Continuation
 from ninfer.resource.sources import CostModel, Source
-
-
-def send(
-    engine: SimEngine,
-    prompt: list[int],
-    most: int = 4,
-    *,
-    recovery: int | None = None,
-    markers: tuple[int, ...] = (),
-    anchors: tuple[int, ...] = (),
-    runs: bool = True,
-) -> Caller:
-    caller = Caller(prompt, GREEDY)
-    plan = make_plan(prompt, recovery)
-    cuts = tuple(sorted({*plan.execution_frontiers, *markers, *anchors} - {len(prompt)}))
-    plan = replace(plan, shared_markers=markers, anchors=anchors, execution_frontiers=cuts)
-    caller.handle = engine.core.submit(plan, GREEDY, max_tokens=most, sink=caller.events.append)
-    if runs:
-        engine.run()
-        caller.check_output()
-    return caller
 
 
 def the_record(engine: SimEngine) -> Continuation:
@@ -62,7 +41,7 @@ def sources_of(engine: SimEngine, request: Request) -> list[Source]:
 def test_saves_come_from_meaning_and_from_nothing_else(chunk: int) -> None:
     """[E1]: input point, anchors, markers and the end, wherever chunks end; each place once."""
     engine = SimEngine(lanes=1, slots=12, chunk=chunk)
-    send(engine, filler(500, 1), recovery=490, markers=(200, 490), anchors=(100, 300))
+    send(engine, filler(500, 1), recovery=490, markers=(200, 490), anchors=(100, 300), runs=True)
     assert places(engine, engine.program.list_points()) == [100, 200, 300, 490, 503]
 
 
@@ -73,7 +52,7 @@ def test_a_record_keeps_one_endpoint_one_input_point_and_four_anchors() -> None:
     asked = ((50, 100, 150), (150, 320), (350, 360), (400,))
     kept: list[int] = []
     for number, anchors in enumerate(asked):
-        caller = send(engine, history, recovery=len(history) - 3, anchors=anchors)
+        caller = send(engine, history, recovery=len(history) - 3, anchors=anchors, runs=True)
         record = the_record(engine)
         kept = [at for at in kept if at not in anchors] + list(anchors)
         kept = kept[-MOST_ANCHORS:]
@@ -88,31 +67,31 @@ def test_a_record_keeps_one_endpoint_one_input_point_and_four_anchors() -> None:
 def test_a_generation_has_no_image_of_its_prompts_end() -> None:
     """[D6]: no fixed P beside the input point: one state before the answer, one behind it."""
     engine = SimEngine(lanes=1, slots=12, chunk=64)
-    send(engine, filler(300, 1), recovery=290)
+    send(engine, filler(300, 1), recovery=290, runs=True)
     assert places(engine, engine.program.list_points()) == [290, 303]
 
 
 def test_a_deeper_endpoint_carries_the_input_point_and_nothing_earlier_is_made_of_it() -> None:
     """[D6], [E4]: what fits is carried as it is; a prompt that leaves before every point computes from nothing."""
     engine = SimEngine(lanes=1, slots=12, chunk=64)
-    first = send(engine, filler(300, 1), recovery=290)
+    first = send(engine, filler(300, 1), recovery=290, runs=True)
     point = the_record(engine).input_point
     history = filler(300, 1) + first.expected(4)
-    again = send(engine, history + filler(10, 2), recovery=290)
+    again = send(engine, history + filler(10, 2), recovery=290, runs=True)
     assert again.start.cached_tokens == 303
     assert the_record(engine).input_point == point, "the same point, not another one at its place"
-    early = send(engine, filler(200, 1) + filler(60, 3))
+    early = send(engine, filler(200, 1) + filler(60, 3), runs=True)
     assert early.start.cached_tokens == 0
 
 
 def test_a_failed_save_does_not_bring_the_old_point_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """[D6], [E3]: nothing waits for a save; the cuts stay."""
     engine = SimEngine(lanes=1, slots=12, chunk=64)
-    first = send(engine, filler(300, 1), recovery=290)
+    first = send(engine, filler(300, 1), recovery=290, runs=True)
     old = the_record(engine).input_point
     history = filler(300, 1) + first.expected(4) + filler(100, 2)
     monkeypatch.setattr(engine.program, "reserve_capture", lambda *_: Shortfall(Pool.STATE, 1, 0))
-    later = send(engine, history, recovery=400)
+    later = send(engine, history, recovery=400, runs=True)
     assert later.start.cached_tokens == 303
     record = the_record(engine)
     assert record.input_point in (None, old)
@@ -122,12 +101,12 @@ def test_a_failed_save_does_not_bring_the_old_point_back(monkeypatch: pytest.Mon
 def test_every_complete_point_on_the_path_is_asked_and_root() -> None:
     """[G1]: endpoint, input point, anchors and shared entries of whoever, each verified; what differs is none."""
     engine = SimEngine(lanes=2, slots=24, pages=64, chunk=64)
-    first = send(engine, filler(400, 1), recovery=390, markers=(200,), anchors=(100, 300))
-    send(engine, filler(200, 1) + filler(150, 2), recovery=340)
-    busy = send(engine, filler(20, 7), 300, runs=False)
-    other = send(engine, filler(20, 8), 300, runs=False)
+    first = send(engine, filler(400, 1), recovery=390, markers=(200,), anchors=(100, 300), runs=True)
+    send(engine, filler(200, 1) + filler(150, 2), recovery=340, runs=True)
+    busy = send(engine, filler(20, 7), 300)
+    other = send(engine, filler(20, 8), 300)
     engine.turn(5)
-    caller = send(engine, filler(400, 1) + first.expected(4) + filler(10, 3), runs=False)
+    caller = send(engine, filler(400, 1) + first.expected(4) + filler(10, 3))
     engine.turn(2)
     sources = sources_of(engine, request_of(engine, caller))
     found = {source.quote.frontier for source in sources}
@@ -147,7 +126,7 @@ def test_a_resume_asks_for_all_points_too_and_for_its_whole_permit() -> None:
     """[G1], [G4], [C9]: from at most where it was paused, with room for the rebuild and one new unit."""
     engine = SimEngine(lanes=2, slots=12, pages=64, chunk=64)
     older = engine.submit(filler(30, 9), 300)
-    caller = send(engine, filler(400, 1), recovery=200, runs=False)
+    caller = send(engine, filler(400, 1), recovery=200)
     engine.turn()
     while request_of(engine, caller).frontier < 300:
         engine.turn()
@@ -169,7 +148,7 @@ def test_an_own_snapshot_is_honoured_first_and_alone() -> None:
     """[G5], [K1]: it is not dropped for a cheaper source."""
     engine = SimEngine(lanes=2, slots=12, pages=64, chunk=64, host=64 << 20)
     engine.submit(filler(30, 9), 300)
-    caller = send(engine, filler(400, 1), 40, runs=False)
+    caller = send(engine, filler(400, 1), 40)
     while len(caller.tokens) < 10:
         engine.turn()
     engine.land()
@@ -186,7 +165,7 @@ def test_a_path_that_needs_more_than_the_pool_has_is_told() -> None:
     """[G5]: a source and the copy of its tail beside it need a page more than eight; of sixteen they may have it."""
     for pages, exceeds in ((8, True), (16, False)):
         engine = SimEngine(lanes=1, slots=8, pages=pages, max_context=512, chunk=64)
-        send(engine, filler(490, 1), 2, recovery=489, markers=(460,))
+        send(engine, filler(490, 1), 2, recovery=489, markers=(460,), runs=True)
         prompt = Prompt(IntBuffer(filler(460, 1) + filler(40, 2)), 500, IDENTITY)
         (point,) = (entry.point for entry in engine.resources._keeping.entries.values() if entry.frontier == 460)
         quote = engine.program.quote_source(prompt, point, takes_over=False, first_unit_tokens=40, may_end=frozenset())
@@ -201,10 +180,10 @@ def test_costs_order_and_decide_nothing_else() -> None:
     losses: list[int] = []
     for costs in (CostModel(1.0, 1e-12), CostModel(1e-12, 1.0)):
         engine = SimEngine(lanes=1, slots=12, chunk=64)
-        first = send(engine, filler(300, 1), recovery=290)
+        first = send(engine, filler(300, 1), recovery=290, runs=True)
         engine.resources._costs = costs
         prompt = filler(300, 1) + first.expected(4) + filler(50, 2)
-        caller = send(engine, prompt, runs=False)
+        caller = send(engine, prompt)
         engine.turn()
         request = request_of(engine, caller)
         ask = replace(Admission(engine.state, Endings(engine.state))._make_ask(request), limit=len(prompt), ticket=None)
@@ -222,7 +201,7 @@ def test_costs_order_and_decide_nothing_else() -> None:
 def test_private_and_shared_use_of_one_place_take_one_state() -> None:
     """[E3], [D11]: the shared use needs no room of its own, so that none can be short of it: with one slot both are."""
     engine = SimEngine(lanes=1, slots=2, chunk=64)
-    caller = send(engine, filler(300, 1), 40, recovery=290, markers=(290,), runs=False)
+    caller = send(engine, filler(300, 1), 40, recovery=290, markers=(290,))
     while not caller.tokens:
         engine.turn()
     (point,) = engine.program.list_points()

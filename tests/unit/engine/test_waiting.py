@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
-from sim_engine import GREEDY, Caller, SimEngine, filler, make_plan
+from sim_engine import Caller, SimEngine, filler, send
 
 from ninfer.base.ids import Handle, Ticket
 from ninfer.base.outcome import Shortfall
@@ -17,24 +15,6 @@ from ninfer.engine.request import Interrupt, Phase, Request
 from ninfer.ports.native import HandOver
 from ninfer.ports.output import Finished, FinishReason, RestorePath
 from ninfer.resource.admission import Budget, Claim, Right
-
-
-def send(
-    engine: SimEngine,
-    prompt: list[int],
-    most: int = 4,
-    *,
-    recovery: int | None = None,
-    markers: tuple[int, ...] = (),
-    anchors: tuple[int, ...] = (),
-) -> Caller:
-    """Submit with markers and anchors; the scan is cut at each."""
-    caller = Caller(prompt, GREEDY)
-    plan = make_plan(prompt, recovery)
-    cuts = tuple(sorted({*plan.execution_frontiers, *markers, *anchors} - {len(prompt)}))
-    plan = replace(plan, shared_markers=markers, anchors=anchors, execution_frontiers=cuts)
-    caller.handle = engine.core.submit(plan, GREEDY, max_tokens=most, sink=caller.events.append)
-    return caller
 
 
 def ticket_of(caller: Caller) -> Ticket:
