@@ -132,11 +132,6 @@ class ExtentMachine(RuleBasedStateMachine):
         self.compare(self.arena.find_unplaced(needs, drops), needs, free, missing)
         assert self.epoch.value == before
 
-    @rule(size=st.sampled_from(SIZES), most=st.integers(0, 9))
-    def count_placeable(self, size: int, most: int) -> None:
-        placed, _ = self.expect([HostNeed(size, most)], self.map.fork())
-        assert self.arena.count_placeable(size, most) == len(placed)
-
     @precondition(lambda self: self.live)
     @rule(data=st.data(), reads=st.booleans())
     def share(self, data: st.DataObject, reads: bool) -> None:

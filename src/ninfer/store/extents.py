@@ -200,16 +200,6 @@ class HostArena:
                 missing = max(missing, need.extent_bytes)
         return Unplaced(_sum_bytes(needs), free_bytes, missing) if missing else None
 
-    def count_placeable(self, extent_bytes: int, most: int) -> int:
-        """How many extents of that length, up to `most`, fit now."""
-        assert extent_bytes > 0
-        fits = 0
-        for length in self._free.lengths:
-            fits += length // extent_bytes
-            if fits >= most:
-                return most
-        return fits
-
     def count_freed(self, drops: Iterable[Handle]) -> int:
         """Bytes that come free when one reference of each handle in `drops` goes; shared ones count once (I11)."""
         return sum(extent.extent_bytes for extent in self._list_ended(drops))
